@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use store::calls::{Answer, Calls, SILENT, Service, To};
-use store::control::{self, Handler, Problem, Responder, exit};
+use store::calls::{Answer, Calls, SILENT, To};
+use store::control::{self, Handler, Responder, exit};
 
 /// Time limit of a list for the answer of each node.
 const LIST_MAX: Duration = Duration::from_secs(3);
@@ -23,17 +23,6 @@ const LIST_MAX: Duration = Duration::from_secs(3);
 struct Request {
     command: String,
     args: Value,
-}
-
-/// Serves other nodes' requests, which concern jobs of this node.
-struct Here(Arc<dyn Handler>);
-
-impl Service for Here {
-    fn serve(&self, caller: &control::Caller, args: Value, out: &mut Responder<'_>) -> Answer {
-        let Request { command, args } = serde_json::from_value(args)
-            .map_err(|error| Problem::wrong(format!("a request of another node makes no sense: {error}")))?;
-        self.0.handle(caller, &command, args, out)
-    }
 }
 
 /// Handler of `PREFIX.*` on a volume of several nodes.
@@ -55,7 +44,8 @@ impl Everywhere {
         calls: Option<&Arc<Calls>>,
     ) -> Arc<dyn Handler> {
         let Some((known, calls)) = known.cloned().zip(calls.cloned()) else { return here };
-        calls.register(prefix, Arc::new(Here(here.clone())));
+        let jobs = here.clone();
+        calls.register(prefix, move |caller, Request { command, args }, out| jobs.handle(caller, &command, args, out));
         Arc::new(Everywhere { here, prefix, records, known, calls })
     }
 
@@ -77,7 +67,7 @@ impl Everywhere {
         let hosts: BTreeMap<String, String> = others.map(|job| (job.node, job.host)).collect();
         let nodes = hosts.keys().cloned().collect();
         let mut silent = Vec::new();
-        for (node, answer) in self.calls.call_each(nodes, self.prefix, caller, &json!(request), LIST_MAX) {
+        for (node, answer) in self.calls.call_each(nodes, self.prefix, caller, &json!(request), LIST_MAX, &|_| true) {
             let host = hosts.get(&node).cloned().unwrap_or_default();
             match answer {
                 Ok(mut theirs) => {
@@ -108,7 +98,7 @@ impl Handler for Everywhere {
         let here = self.here.handle(caller, command, args, out);
         let is_unknown = here.as_ref().is_err_and(|problem| problem.exit_code == exit::NOT_FOUND);
         let Some(job) = is_unknown.then(|| self.elsewhere(caller, verb, id)).flatten() else { return here };
-        let to = || To::Node(job.node.clone());
+        let to = To::Node(job.node.clone());
         let mut answer = self.calls.call(&to, self.prefix, caller, json!(request), SILENT, out);
         if let Err(problem) = &mut answer
             && problem.exit_code == exit::NO_DAEMON

@@ -53,6 +53,12 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The daemon itself.
+    pub fn daemon() -> Caller {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Caller { uid, gid, pid: 0 }
+    }
+
     /// Whether the caller is root or the user that runs the daemon: only the operator may act on targets and on the
     /// volume.
     pub fn is_operator(&self) -> bool {

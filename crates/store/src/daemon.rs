@@ -10,6 +10,7 @@
 mod accounting;
 mod background;
 mod balance;
+pub(crate) mod checking;
 mod clock;
 mod crash;
 mod dashboard;
@@ -126,7 +127,7 @@ impl Core {
         Accounts::start(self);
         quotas::Keeper::start(self);
         if let Some(calls) = &self.calls {
-            purge::InUse { files: self.files.clone(), stager: self.stager.clone() }.serve(calls);
+            purge::serve(calls, self.files.clone(), self.stager.clone());
         }
         if let Some(nodes) = &self.nodes {
             shutting_down::watch(nodes, self);

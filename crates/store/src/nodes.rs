@@ -10,12 +10,11 @@
 //! message or is away, changes that need another node to release a file wait. They fail in the end; written data stay.
 
 mod dead;
+mod dispatch;
 mod draining;
 mod here;
-mod inbox;
 mod keeper;
 mod leases;
-mod letters;
 mod locks;
 mod past;
 mod space;
@@ -26,12 +25,12 @@ pub use leases::Info;
 pub use still::Still;
 
 use crate::events::{Event, Events, Kind};
-use crate::file::{Cluster, FileTable};
-use crate::state::{State, Told};
-use crate::volume::{Followed, Volume, ordered};
+use crate::file::Cluster;
+use crate::messages::{Message, Talk};
+use crate::state::State;
+use crate::volume::Volume;
 use crate::workers::Workers;
 use crate::{Error, Result};
-use inbox::Inbox;
 use keeper::Keeper;
 use leases::Leases;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -48,10 +47,6 @@ const LEASE_WAIT: Duration = Duration::from_secs(20);
 /// Age limit of the membership before a scan is awaited, and timeout of that wait. Also the interval of scans while it
 /// is being queried.
 const KNOWN_FOR: Duration = Duration::from_secs(3);
-/// First word of the message by which a leader announces its number and name.
-const LEADS: &str = "leads";
-/// Pause after a failure to listen.
-const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
 /// Clock of leases: it goes on while the machine sleeps.
 fn now() -> Time {
@@ -87,10 +82,9 @@ pub struct Nodes {
     /// Node number under which leadership was announced; 0: never.
     said: AtomicU32,
     events: Arc<Events>,
-    inbox: Inbox,
     /// Orders of operators were announced while the state store could not be read.
     missed_orders: AtomicBool,
-    letters: letters::Letters,
+    readers: dispatch::Readers,
     reach: locks::Reach,
     workers: Workers,
 }
@@ -139,9 +133,8 @@ impl Nodes {
             leader: Mutex::default(),
             said: AtomicU32::new(0),
             events,
-            inbox: Inbox::default(),
             missed_orders: AtomicBool::new(false),
-            letters: letters::Letters::default(),
+            readers: dispatch::Readers::default(),
             reach: locks::Reach::default(),
             workers: Workers::of("nodes"),
         });
@@ -155,83 +148,6 @@ impl Nodes {
     fn tell(&self, what: String) {
         tracing::info!("{what}");
         self.events.record(Event::for_all(Kind::Node, what));
-    }
-
-    /// Starts to receive requests of other nodes about files here.
-    pub fn listen(self: &Arc<Nodes>, files: &Arc<FileTable>) {
-        let (nodes, files) = (self.clone(), Arc::downgrade(files));
-        self.workers.start("bell", move || {
-            while !nodes.ends.load(Ordering::Acquire) {
-                let mut hear = |told: Told<'_>| nodes.heard(told, &files);
-                let goes_on = || {
-                    nodes.catch_up_with_orders();
-                    !nodes.ends.load(Ordering::Acquire)
-                };
-                if let Err(error) = nodes.state.listen(&goes_on, &mut hear) {
-                    tracing::debug!("other nodes are not heard for now: {error}");
-                    std::thread::sleep(LISTEN_AGAIN);
-                }
-            }
-        });
-    }
-
-    fn heard(&self, told: Told<'_>, files: &Weak<FileTable>) {
-        let text = match told {
-            Told::One(text) | Told::All(text) if self.letters.read(text) => return,
-            Told::All(text) => text,
-            Told::Listening => {
-                self.say_here(self.me_now());
-                return self.follow_orders(Volume::follow_missed_orders);
-            }
-            Told::One(text) => return self.inbox.put(text),
-        };
-        if let Some(targets) = ordered(text) {
-            return self.follow_orders(|volume| volume.follow_orders(&targets));
-        }
-        if self.is_asked_to_drain(text) {
-            return;
-        }
-        if let Some((node, name)) = text.strip_prefix(LEADS).and_then(|text| text.trim_start().split_once(' ')) {
-            return node.parse().map_or((), |node| self.follow(Node(node), name));
-        }
-        let mut words = text.split(' ');
-        let Some(file) = words.next().and_then(|word| u64::from_str_radix(word, 16).ok()).map(FileId) else { return };
-        let me = self.node.load(Ordering::Acquire);
-        if words.all(|word| word.parse() != Ok(me)) {
-            return;
-        }
-        let Some(files) = files.upgrade() else { return };
-        let let_go = files.find(file).map_or(Ok(()), |file| file.let_go(Node(me)));
-        if let Err(error) = let_go {
-            tracing::warn!("another node waits for a file that this one cannot let go of: {error}");
-        }
-    }
-
-    /// Sends orders that were given here while the state store was away, and reads those that could not be read when
-    /// they were announced. A store that hung breaks no connection, so no error reports later that something was
-    /// missed.
-    fn catch_up_with_orders(&self) {
-        let volume = self.volume.upgrade();
-        let volume =
-            volume.filter(|volume| volume.orders_kept() > 0 || self.missed_orders.swap(false, Ordering::AcqRel));
-        match volume.map(|volume| volume.follow_missed_orders()) {
-            Some(Ok(Followed::Waiting)) => self.missed_orders.store(true, Ordering::Release),
-            Some(Err(error)) => {
-                self.missed_orders.store(true, Ordering::Release);
-                tracing::debug!("orders are kept here, or not known here, for now: {error}");
-            }
-            _ => {}
-        }
-    }
-
-    fn follow_orders(&self, follow: impl FnOnce(&Volume) -> Result<Followed>) {
-        let followed = self.volume.upgrade().map_or(Ok(Followed::All), |volume| follow(&volume));
-        if !matches!(followed, Ok(Followed::All | Followed::Partly)) {
-            self.missed_orders.store(true, Ordering::Release);
-        }
-        if let Err(error) = followed {
-            tracing::warn!("what operators ordered elsewhere is not known here for now: {error}");
-        }
     }
 
     /// Address of the leader.
@@ -257,7 +173,7 @@ impl Nodes {
     fn say_so(&self) {
         let me = self.me_now().0;
         if self.said.swap(me, Ordering::AcqRel) != me
-            && let Err(error) = self.state.ring(&format!("{LEADS} {me} {}", self.info.own))
+            && let Err(error) = (Message::Leads { node: me, own: self.info.own.clone() }).send(&*self.state, None)
         {
             tracing::debug!("others do not hear that this node leads: {error}");
             self.said.store(0, Ordering::Release);
@@ -436,22 +352,7 @@ impl Cluster for Nodes {
         epoch != own && (epoch > last || others.iter().any(|other| other.is_none_or(|other| other == epoch)))
     }
 
-    fn report(&self, text: &str) {
-        let told = self.name_of_leader().map_or(Ok(()), |name| self.state.tell(&name, text));
-        if let Err(error) = told {
-            tracing::debug!("the node that leads does not hear what happens here: {error}");
-        }
-    }
-
-    fn reports(&self) -> Vec<String> {
-        self.say_so();
-        self.inbox.take()
-    }
-
     fn ring(&self, nodes: &BTreeSet<Node>, file: FileId) {
-        let numbers: Vec<String> = nodes.iter().map(|node| node.0.to_string()).collect();
-        if let Err(error) = self.state.ring(&format!("{file} {}", numbers.join(" "))) {
-            tracing::debug!("other nodes cannot be asked for a file: {error}");
-        }
+        Talk::send(self, None, &Message::release(file, nodes));
     }
 }

@@ -14,8 +14,8 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
+pub use check::{Answered, Peers, Report, Scrubbed, Starts, Together};
 pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Left, Lost, Outcome, Part};
-pub use check::{Report, Scrubbed, Starts, Together, WORD};
 pub use tally::Tally;
 
 use crate::file::{File, Pool, Recover};

@@ -85,15 +85,13 @@ pub(crate) fn state_of(name: &str) -> Option<TargetState> {
     }
 }
 
-/// A message to a listening node.
+/// Event for a listening node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told<'a> {
     /// The listener is connected: all later messages arrive; earlier ones may have been missed.
     Listening,
-    /// Message to all listeners.
-    All(&'a str),
-    /// Message to this node alone.
-    One(&'a str),
+    /// Message to this node, or to all.
+    Message(&'a str),
 }
 
 /// The state store of a volume. All calls block; all are durable when they return.

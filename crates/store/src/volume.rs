@@ -38,7 +38,7 @@ pub use keys::Key;
 pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};
 pub use real_paths::real_paths;
-pub(crate) use roster::{Followed, ordered};
+pub(crate) use roster::Followed;
 pub use sections::{
     Accounting, Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Io, Jobs, LayoutConfig, Mount, Mover,
     Offload, Passthrough, Purge, PurgeRule, QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Scrub,

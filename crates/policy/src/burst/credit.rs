@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   Hold -> credit left? -> Release
-//!            no: Ask ... (repeated, in case it is lost) ... Answered -> Release
+//!            no: Ask ... Answered -> Release
 //! ```
 //! The leader runs admission for all nodes ([`super::admission`]), and is remote. A file requests its waiting bytes and
 //! as much again as it has received so far, up to a piece. So a large file sends few requests, and a small one takes
 //! little from others.
 //!
-//! Invariant: no write is held for ever. After [`SILENT`] without an answer, waiting writes go on: their bytes are safe
-//! without admission, and full devices report errors.
+//! Invariant: no write is held for ever. Every `Ask` ends with `Answered`. The driver grants it if no leader answers:
+//! bytes are safe without admission, and full devices report errors.
 
 use super::admission::Verdict;
 use crate::machine::Machine;
@@ -18,10 +18,6 @@ use std::collections::VecDeque;
 
 /// Most bytes requested beyond the waiting ones. A guess: some requests a second of a fast writer.
 const PIECE_BYTES: u64 = 16 << 20;
-/// Interval between repetitions of a request. A guess: messages are seldom lost.
-const AGAIN: Time = Time::from_millis(1000);
-/// Time without messages after which no leader is assumed. Longer than the election of another leader.
-pub const SILENT: Time = Time::from_secs(15);
 
 /// Events that drivers report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,24 +29,15 @@ pub enum Event {
         /// Size of the write.
         len: u64,
     },
-    /// The leader has received the request, and lets it wait.
-    Waits {
-        /// Number of the request.
-        number: u64,
-    },
-    /// The leader granted or refused the request.
+    /// The leader granted or refused the request, or does not answer.
     Answered {
         /// Number of the request.
         number: u64,
         /// Result of the request.
         verdict: Verdict,
     },
-    /// Another node leads, and has received no request.
-    Anew,
     /// The file is closed, or this node leads: waiting writes go on, and the credit ends.
     End,
-    /// Time has passed; sent at the machine's deadline.
-    Tick,
 }
 
 /// Actions that the driver carries out.
@@ -58,7 +45,7 @@ pub enum Event {
 pub enum Action {
     /// Send a request to the leader.
     Ask {
-        /// Number of the request; repetitions keep it.
+        /// Number of the request.
         number: u64,
         /// Bytes that are requested.
         bytes: u64,
@@ -72,22 +59,14 @@ pub enum Action {
     },
 }
 
-/// A request without an answer.
-#[derive(Clone, Copy, Debug)]
-struct PendingRequest {
-    number: u64,
-    bytes: u64,
-    sent: Time,
-    heard: Time,
-}
-
 /// The credit of one file.
 #[derive(Debug, Default)]
 pub struct Credit {
     left: u64,
     given: u64,
     number: u64,
-    asked: Option<PendingRequest>,
+    /// Number and bytes of the request without an answer.
+    asked: Option<(u64, u64)>,
     waiting: VecDeque<(u64, u64)>,
     actions: VecDeque<Action>,
 }
@@ -102,7 +81,7 @@ impl Credit {
         goes
     }
 
-    fn serve(&mut self, now: Time) {
+    fn serve(&mut self) {
         while let Some((write, len)) = self.waiting.front().copied().filter(|(_, len)| *len <= self.left) {
             self.left -= len;
             self.waiting.pop_front();
@@ -112,12 +91,12 @@ impl Credit {
         if wanted > self.left && self.asked.is_none() {
             self.number += 1;
             let bytes = (wanted - self.left) + self.given.min(PIECE_BYTES);
-            self.asked = Some(PendingRequest { number: self.number, bytes, sent: now, heard: now });
+            self.asked = Some((self.number, bytes));
             self.actions.push_back(Action::Ask { number: self.number, bytes });
         }
     }
 
-    fn answered(&mut self, now: Time, bytes: u64, verdict: Verdict) {
+    fn answered(&mut self, bytes: u64, verdict: Verdict) {
         self.asked = None;
         if verdict == Verdict::Go {
             (self.left, self.given) = (self.left + bytes, self.given + bytes);
@@ -125,19 +104,7 @@ impl Credit {
             let all = std::mem::take(&mut self.waiting);
             self.actions.extend(all.into_iter().map(|(write, _)| Action::Release { write, verdict }));
         }
-        self.serve(now);
-    }
-
-    fn tick(&mut self, now: Time) {
-        let Some(asked) = &mut self.asked else { return };
-        if now >= asked.heard + SILENT {
-            let bytes = asked.bytes;
-            return self.answered(now, bytes, Verdict::Go);
-        }
-        if now >= asked.sent + AGAIN {
-            asked.sent = now;
-            self.actions.push_back(Action::Ask { number: asked.number, bytes: asked.bytes });
-        }
+        self.serve();
     }
 }
 
@@ -145,26 +112,15 @@ impl Machine for Credit {
     type Event = Event;
     type Action = Action;
 
-    fn handle(&mut self, now: Time, event: Event) {
+    fn handle(&mut self, _: Time, event: Event) {
         match event {
             Event::Hold { write, len } => {
                 self.waiting.push_back((write, len));
-                self.serve(now);
-            }
-            Event::Waits { number } => {
-                if let Some(asked) = self.asked.as_mut().filter(|asked| asked.number == number) {
-                    asked.heard = now;
-                }
+                self.serve();
             }
             Event::Answered { number, verdict } => {
-                if let Some(asked) = self.asked.filter(|asked| asked.number == number) {
-                    self.answered(now, asked.bytes, verdict);
-                }
-            }
-            Event::Anew => {
-                if let Some(PendingRequest { number, bytes, .. }) = self.asked {
-                    self.asked = Some(PendingRequest { number, bytes, sent: now, heard: now });
-                    self.actions.push_back(Action::Ask { number, bytes });
+                if let Some((_, bytes)) = self.asked.filter(|(asked, _)| *asked == number) {
+                    self.answered(bytes, verdict);
                 }
             }
             Event::End => {
@@ -172,7 +128,6 @@ impl Machine for Credit {
                 self.actions.extend(all.into_iter().map(|(write, _)| Action::Release { write, verdict: Verdict::Go }));
                 (self.left, self.given, self.asked) = (0, 0, None);
             }
-            Event::Tick => self.tick(now),
         }
     }
 
@@ -181,7 +136,7 @@ impl Machine for Credit {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.asked.map(|asked| (asked.sent + AGAIN).min(asked.heard + SILENT))
+        None
     }
 }
 
@@ -230,33 +185,6 @@ mod tests {
             }
         }
         assert!(asks < 80 && asked < bytes + 2 * PIECE_BYTES, "{asks} asks, {asked} bytes");
-    }
-
-    #[test]
-    fn an_ask_that_gets_lost_is_sent_again_and_also_to_another_that_leads() {
-        let mut credit = Credit::default();
-        let ask = Action::Ask { number: 1, bytes: 7 };
-        assert_eq!(told(&mut credit, 0, Event::Hold { write: 1, len: 7 }), [ask]);
-        assert_eq!(credit.next_deadline(), Some(Time::from_millis(1000)));
-        assert_eq!(told(&mut credit, 999, Event::Tick), []);
-        assert_eq!(told(&mut credit, 1000, Event::Tick), [ask]);
-        assert_eq!(told(&mut credit, 1500, Event::Anew), [ask]);
-        assert_eq!(told(&mut credit, 1600, granted(1)), [goes(1)]);
-        assert_eq!(told(&mut credit, 1700, Event::Anew), [], "nothing is asked for");
-    }
-
-    #[test]
-    fn a_write_that_waits_for_its_turn_waits_on_and_without_a_word_goes_on() {
-        let mut credit = Credit::default();
-        told(&mut credit, 0, Event::Hold { write: 1, len: 7 });
-        for second in 1..100 {
-            let told = told(&mut credit, second * 1000, Event::Tick);
-            assert_eq!(told, [Action::Ask { number: 1, bytes: 7 }]);
-            credit.handle(Time::from_millis(second * 1000 + 1), Event::Waits { number: 1 });
-        }
-        let heard = 99_001;
-        assert!(!told(&mut credit, heard + 14_999, Event::Tick).contains(&goes(1)));
-        assert_eq!(told(&mut credit, heard + 15_000, Event::Tick), [goes(1)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Scan of a volume by all its nodes: assigns parts, retries lost messages, records whether the scan is complete.
+//! Scan of a volume by all its nodes: assigns parts, and records whether the scan is complete.
 //!
 //! ```text
 //!   Begin    each node reports the objects in creation   all lists of objects are older, all layouts are read later
@@ -16,33 +16,23 @@
 use super::Node;
 use crate::machine::Machine;
 use crate::time::Time;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Options of a scan, and its timeouts.
+/// Options of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Whether every byte is read and compared.
     pub compares: bool,
     /// Whether errors found are repaired.
     pub repairs: bool,
-    /// Retry interval: an unanswered request is sent again, since a message may get lost.
-    pub again: Time,
-    /// Timeout after which a silent node is dropped. It is longer than a lease, so a dead node is over before.
-    pub silent: Time,
     /// Limit on rounds of `CatchUp`.
     pub rounds_max: u32,
 }
 
 impl Default for Config {
-    /// The spans and the rounds are guesses. A working node answers each repeated request with [`Event::Works`].
+    /// The number of rounds is a guess.
     fn default() -> Config {
-        Config {
-            compares: false,
-            repairs: false,
-            again: Time::from_millis(500),
-            silent: Time::from_millis(15_000),
-            rounds_max: 5,
-        }
+        Config { compares: false, repairs: false, rounds_max: 5 }
     }
 }
 
@@ -71,46 +61,29 @@ pub enum Task {
 /// Input of [`Look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A node is still working on its request.
-    Works {
-        /// Node that is working.
-        node: Node,
-    },
-    /// A page of an answer arrived.
-    Page {
+    /// A node has done its step.
+    Done {
         /// Node that answers.
         node: Node,
-        /// Number of the request.
-        number: u32,
-        /// Page number, from 0.
-        page: u32,
-        /// Whether it is the last page.
-        is_last: bool,
         /// Whether anything changed since the node's last read.
         changed: bool,
     },
-    /// A node's number is over.
+    /// A node's number is over, or the node does not answer.
     Over {
-        /// Node that is over.
+        /// Node to drop.
         node: Node,
     },
-    /// Time passed; to be sent at the next deadline.
-    Tick,
 }
 
 /// Output of [`Look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send a request to a node. A repeated request is executed once, and its page sent again.
+    /// Request a step from a node. It ends with one event about the node.
     Ask {
         /// Node that shall answer.
         node: Node,
-        /// Request number, increasing per node.
-        number: u32,
         /// Step to do.
         task: Task,
-        /// Page of the answer to send, from 0.
-        page: u32,
     },
     /// Drop a node that is over or does not answer, with all that it reported.
     GiveUp {
@@ -145,27 +118,18 @@ enum Stage {
     Ended,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct PendingRequest {
-    number: u32,
-    task: Task,
-    page: u32,
-    at: Time,
-    heard: Time,
-}
-
 /// State machine of a scan, run by one node.
 #[derive(Debug)]
 pub struct Look {
     config: Config,
-    now: Time,
     stage: Stage,
-    /// Nodes that take part, each with the number of its last request.
-    there: BTreeMap<Node, u32>,
+    /// Nodes that take part.
+    there: BTreeSet<Node>,
     gone: Vec<Node>,
     /// Node that read, or reads, each part; `None`: to be assigned.
     parts: Vec<Option<Node>>,
-    asked: BTreeMap<Node, PendingRequest>,
+    /// Steps under way.
+    asked: BTreeMap<Node, Task>,
     rounds: u32,
     changed: bool,
     restless: bool,
@@ -174,13 +138,11 @@ pub struct Look {
 
 impl Look {
     /// Begins a scan by these nodes.
-    pub fn new(config: Config, now: Time, nodes: impl IntoIterator<Item = Node>) -> Look {
-        let there = nodes.into_iter().map(|node| (node, 0)).collect();
+    pub fn new(config: Config, nodes: impl IntoIterator<Item = Node>) -> Look {
         let mut look = Look {
             config,
-            now,
             stage: Stage::Begin,
-            there,
+            there: nodes.into_iter().collect(),
             gone: Vec::new(),
             parts: Vec::new(),
             asked: BTreeMap::new(),
@@ -210,28 +172,25 @@ impl Look {
 
     /// Panics if an invariant is broken.
     pub fn check(&self) {
-        assert!(self.asked.keys().all(|node| self.there.contains_key(node)), "only those that are there are asked");
-        assert!(self.parts.iter().flatten().all(|node| self.there.contains_key(node)), "a part of one that is gone");
+        assert!(self.asked.keys().all(|node| self.there.contains(node)), "only those that are there are asked");
+        assert!(self.parts.iter().flatten().all(|node| self.there.contains(node)), "a part of one that is gone");
         let accounts = matches!(self.stage, Stage::CatchUp | Stage::Account);
         assert!(!accounts || self.parts.iter().all(Option::is_some), "a part that nobody looks at");
         assert!(self.stage == Stage::Ended || !self.asked.is_empty(), "nobody is asked");
     }
 
     fn ask(&mut self, node: Node, task: Task) {
-        let Some(number) = self.there.get_mut(&node) else { return };
-        *number += 1;
-        let (number, now) = (*number, self.now);
-        self.asked.insert(node, PendingRequest { number, task, page: 0, at: now, heard: now });
-        self.actions.push_back(Action::Ask { node, number, task, page: 0 });
+        self.asked.insert(node, task);
+        self.actions.push_back(Action::Ask { node, task });
     }
 
     fn ask_all(&mut self, task: Task) {
-        let nodes: Vec<Node> = self.there.keys().copied().collect();
+        let nodes = self.there.clone();
         nodes.into_iter().for_each(|node| self.ask(node, task));
     }
 
     fn give_up(&mut self, node: Node) {
-        if self.there.remove(&node).is_none() {
+        if !self.there.remove(&node) {
             return;
         }
         self.asked.remove(&node);
@@ -250,7 +209,7 @@ impl Look {
     /// Assigns one free part each to the nodes with the fewest parts. Returns whether a part was free.
     fn deal(&mut self) -> bool {
         let of = self.parts.len() as u32;
-        let mut free: Vec<(usize, Node)> = self.there.keys().map(|node| (self.parts_of(*node), *node)).collect();
+        let mut free: Vec<(usize, Node)> = self.there.iter().map(|node| (self.parts_of(*node), *node)).collect();
         free.sort_unstable();
         let open: Vec<usize> = (0..self.parts.len()).filter(|part| self.parts[*part].is_none()).collect();
         for (part, (_, node)) in open.iter().zip(free) {
@@ -310,54 +269,19 @@ impl Look {
         (self.rounds, self.changed) = (self.rounds + 1, false);
         self.ask_all(Task::CatchUp);
     }
-
-    fn page(&mut self, node: Node, number: u32, page: u32, is_last: bool, changed: bool) {
-        let now = self.now;
-        let Some(asked) = self.asked.get_mut(&node) else { return };
-        asked.heard = now;
-        if (asked.number, asked.page) != (number, page) {
-            return; // a duplicate
-        }
-        if is_last {
-            self.changed |= changed && asked.task == Task::CatchUp;
-            self.asked.remove(&node);
-            return;
-        }
-        (asked.page, asked.at) = (page + 1, now);
-        let (task, page) = (asked.task, asked.page);
-        self.actions.push_back(Action::Ask { node, number, task, page });
-    }
-
-    fn tick(&mut self) {
-        let (now, silent, again) = (self.now, self.config.silent, self.config.again);
-        let is_silent = |asked: &PendingRequest| now.since(asked.heard) >= silent;
-        let gone: Vec<Node> = self.asked.iter().filter(|(_, asked)| is_silent(asked)).map(|(node, _)| *node).collect();
-        gone.into_iter().for_each(|node| self.give_up(node));
-        for (node, asked) in &mut self.asked {
-            if now.since(asked.at) >= again {
-                asked.at = now;
-                let PendingRequest { number, task, page, .. } = *asked;
-                self.actions.push_back(Action::Ask { node: *node, number, task, page });
-            }
-        }
-    }
 }
 
 impl Machine for Look {
     type Event = Event;
     type Action = Action;
 
-    fn handle(&mut self, now: Time, event: Event) {
-        self.now = self.now.max(now);
+    fn handle(&mut self, _: Time, event: Event) {
         match event {
-            Event::Works { node } => {
-                if let Some(asked) = self.asked.get_mut(&node) {
-                    asked.heard = self.now;
-                }
+            Event::Done { node, changed } => {
+                let task = self.asked.remove(&node);
+                self.changed |= changed && task == Some(Task::CatchUp);
             }
-            Event::Page { node, number, page, is_last, changed } => self.page(node, number, page, is_last, changed),
             Event::Over { node } => self.give_up(node),
-            Event::Tick => self.tick(),
         }
         self.go_on();
     }
@@ -367,7 +291,7 @@ impl Machine for Look {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.asked.values().map(|asked| asked.at + self.config.again).min()
+        None
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::Adapt;
 use super::log::Access;
+use crate::calls::{Calls, To};
 use crate::places::Places;
 use parking_lot::Mutex;
 use policy::pattern::Request;
@@ -13,8 +14,10 @@ use policy::stripe::profile::{CLASSES, Count, Counts};
 use policy::tier::{Region, Tier};
 use policy::{FileId, Time};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 /// Interval of reports. A guess: far more often than a segment moves, and a thousand messages a second from a thousand
 /// nodes.
@@ -27,13 +30,19 @@ const ACCESSES_MAX: usize = 1 << 16;
 /// Maximum of files with counted requests of other nodes between two looks.
 const HEARD_MAX: usize = 1 << 16;
 
+/// Name of the notices with a report.
+const SERVICE: &str = "accesses";
+/// Maximum of rows of unread reports; the oldest reports are dropped first. A guess: the reports of a thousand busy
+/// nodes in a second or two.
+const RECEIVED_MAX: usize = 1 << 20;
+
 /// Contents of the next report, or of received ones.
 #[derive(Default)]
-pub struct Reports(Mutex<Pending>);
+pub struct Reports(Mutex<Pending>, Mutex<VecDeque<Report>>, OnceLock<Arc<Calls>>);
 
 #[derive(Default)]
 struct Pending {
-    accesses: BTreeMap<Row, (u32, u64)>,
+    accesses: BTreeMap<AccessKind, (u32, u64)>,
     asked: Asked,
     removed: BTreeSet<FileId>,
     lost: u64,
@@ -43,23 +52,27 @@ struct Pending {
 /// Requests to files, by file number.
 pub(super) type Asked = BTreeMap<FileId, (Box<Counts>, Vec<Request>)>;
 
-/// Access: file, segment, whether it lay on the fast tier, whether it was written, whether the request ended there.
-type Row = (u64, u64, bool, bool, bool);
-
-/// A report as it is sent.
-#[derive(Default, Serialize, Deserialize)]
+/// Accesses on one node, for the leader.
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct Report {
     /// Paths of the files below the tree, by file number.
     places: BTreeMap<u64, String>,
     /// Accesses of each kind: their number and their bytes.
-    accesses: Vec<(Row, u32, u64)>,
-    asked: Vec<AskedOf>,
+    accesses: Vec<(AccessKind, u32, u64)>,
+    /// Requests to files.
+    asked: Vec<FileRequests>,
+    /// Numbers of removed files.
     removed: Vec<u64>,
 }
 
-/// Requests to a file, as they are sent.
-#[derive(Serialize, Deserialize)]
-struct AskedOf {
+/// Kind of access: file, segment, whether it lay on the fast tier, whether it was written, whether the request ended
+/// there.
+type AccessKind = (u64, u64, bool, bool, bool);
+
+/// Requests to a file.
+#[derive(Clone, Serialize, Deserialize)]
+struct FileRequests {
+    /// Number of the file.
     file: u64,
     /// For each size class: reads, writes, and bytes of both.
     counts: Vec<[u64; 3]>,
@@ -74,7 +87,21 @@ pub(super) struct Heard {
     pub removed: Vec<FileId>,
 }
 
+impl Report {
+    fn rows(&self) -> usize {
+        self.accesses.len() + self.asked.len() + self.removed.len()
+    }
+}
+
 impl Reports {
+    fn receive(&self, report: Report) {
+        let mut received = self.1.lock();
+        received.push_back(report);
+        while received.len() > 1 && received.iter().map(Report::rows).sum::<usize>() > RECEIVED_MAX {
+            received.pop_front();
+        }
+    }
+
     fn note(&self, accesses: &[Access], removed: &[FileId]) {
         let mut pending = self.0.lock();
         for access in accesses {
@@ -127,7 +154,7 @@ impl Reports {
         let asked = asked.into_iter().map(|(file, (counts, recent))| {
             let counts = counts.iter().map(|count| [count.reads, count.writes, count.bytes]).collect();
             let recent = recent.into_iter().map(|one| (one.offset, one.len, one.write)).collect();
-            AskedOf { file: file.0, counts, recent }
+            FileRequests { file: file.0, counts, recent }
         });
         let report = Report {
             places: files.into_iter().filter_map(place).collect(),
@@ -138,14 +165,10 @@ impl Reports {
         Some((report, lost))
     }
 
-    /// Parses reports of other nodes, and keeps their requests to files.
-    fn hear(&self, texts: &[String], now: Time, places: Option<&Places>) -> Heard {
+    /// Returns the accesses that other nodes reported, and keeps their requests to files.
+    fn hear(&self, reports: impl IntoIterator<Item = Report>, now: Time, places: Option<&Places>) -> Heard {
         let mut heard = Heard::default();
-        for text in texts {
-            let Ok(report) = serde_json::from_str::<Report>(text) else {
-                tracing::debug!("a report of another node makes no sense: {} bytes", text.len());
-                continue;
-            };
+        for report in reports {
             if let Some(places) = places {
                 learn(places, report.places);
             }
@@ -164,7 +187,7 @@ impl Reports {
                 let room = ACCESSES_MAX.saturating_sub(heard.accesses.len());
                 heard.accesses.extend(std::iter::repeat_n(each, room.min(times as usize)));
             }
-            for AskedOf { file, counts, recent } in report.asked {
+            for FileRequests { file, counts, recent } in report.asked {
                 if !self.has_room_for(FileId(file)) {
                     continue;
                 }
@@ -191,6 +214,17 @@ fn learn(places: &Places, said: BTreeMap<u64, String>) {
 }
 
 impl Adapt {
+    /// Shares the accesses with the other nodes.
+    pub(crate) fn share(self: &Arc<Adapt>, calls: &Arc<Calls>) {
+        drop(self.reports.2.set(calls.clone()));
+        let adapt = Arc::downgrade(self);
+        calls.register_queue(SERVICE, move |report, _| {
+            if let Some(adapt) = adapt.upgrade() {
+                adapt.reports.receive(report);
+            }
+        });
+    }
+
     /// Whether another node adapts the volume.
     pub(super) fn follows(&self) -> bool {
         self.files.pool().cluster.get().is_some_and(|cluster| !cluster.leads())
@@ -209,18 +243,19 @@ impl Adapt {
         };
         let places = places.map(|places| &**places);
         if cluster.leads() {
-            return self.reports.hear(&cluster.reports(), now, places);
+            return self.reports.hear(std::mem::take(&mut *self.reports.1.lock()), now, places);
         }
         if self.tiers.is_paused() {
             self.pause(false); // of another node that leads, none paused it
         }
         self.reports.note(accesses, removed);
         if let Some((report, lost)) = self.reports.take(now, places) {
-            let text = serde_json::to_string(&report).expect("numbers and texts");
             if lost > 0 {
                 tracing::debug!("{lost} accesses found no room in a report to the node that leads");
             }
-            cluster.report(&text);
+            if let Some(calls) = self.reports.2.get() {
+                calls.notify(&To::Leader, SERVICE, json!(report));
+            }
         }
         Heard::default()
     }
@@ -239,7 +274,7 @@ mod tests {
     fn told(from: &Reports, at: Time) -> Option<(Heard, Asked)> {
         let (report, _) = from.take(at, None)?;
         let to = Reports::default();
-        let heard = to.hear(&[serde_json::to_string(&report).unwrap()], Time(70), None);
+        let heard = to.hear(vec![report], Time(70), None);
         Some((heard, to.take_asked()))
     }
 
@@ -282,15 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn reports_and_what_is_taken_from_them_are_bounded_and_nonsense_is_passed_over() {
+    fn reports_and_what_is_taken_from_them_are_bounded() {
         let reports = Reports::default();
         let many: Vec<Access> = (0..ROWS_MAX as u64 + 3).map(|segment| access(1, segment, false)).collect();
         reports.note(&many, &[]);
         let (report, lost) = reports.take(Time(0), None).expect("something to tell");
         assert_eq!((report.accesses.len(), lost), (ROWS_MAX, 3));
-        let text = serde_json::to_string(&Report { accesses: vec![((1, 0, true, true, true), u32::MAX, 5)], ..report })
-            .unwrap();
-        let heard = reports.hear(&["{".into(), text.clone(), text], Time(0), None);
+        let report = Report { accesses: vec![((1, 0, true, true, true), u32::MAX, 5)], ..report };
+        let heard = reports.hear(vec![report.clone(), report], Time(0), None);
         assert_eq!(heard.accesses.len(), ACCESSES_MAX);
     }
 }

@@ -3,6 +3,9 @@
 use super::*;
 use policy::cluster::Node;
 use serde_json::json;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Instant;
 
 /// Nodes in one process: each message arrives at once, unless it is lost.
 #[derive(Default)]
@@ -33,20 +36,20 @@ impl Talk for End {
     fn members(&self) -> Vec<Member> {
         Vec::new()
     }
-    fn tell(&self, name: &str, text: &str) {
+    fn send(&self, name: Option<&str>, message: &Message) {
+        let text = format!("{message:?}");
         if let Some((_, n)) = self.0.loses.lock().iter_mut().find(|(what, n)| *n > 0 && text.contains(what)) {
             *n -= 1;
             return;
         }
-        let there = self.0.there.lock().get(name).cloned();
-        let text = text.strip_prefix(WORD).expect("a call").to_owned();
-        there.into_iter().for_each(|calls| calls.hear(&text));
+        let there = self.0.there.lock().get(name.expect("one node")).cloned();
+        let Message::Call(packet) = message else { return };
+        there.into_iter().for_each(|calls| calls.handle(packet.clone()));
     }
-    fn tell_all(&self, _: &str) {}
 }
 
 fn node(net: &Arc<Net>, name: &str) -> Arc<Calls> {
-    let calls = Calls::new(Arc::new(End(net.clone(), name.into())));
+    let calls = Calls::repeating(Arc::new(End(net.clone(), name.into())), Duration::from_millis(20));
     net.there.lock().insert(name.into(), calls.clone());
     calls
 }
@@ -58,7 +61,11 @@ struct Echo {
     lines: u64,
 }
 
-impl Service for Echo {
+impl Echo {
+    fn register(self, calls: &Calls) {
+        calls.register("echo", move |caller, args, out| self.serve(caller, args, out));
+    }
+
     fn serve(&self, caller: &Caller, args: Value, out: &mut Responder<'_>) -> Answer {
         for line in 0..self.lines {
             out.progress(json!(line));
@@ -76,7 +83,7 @@ fn ask(calls: &Calls, to: &str, silent: Duration, seen: &mut Vec<Value>) -> Answ
         true
     };
     let mut out = Responder::new(&mut send, Arc::default());
-    let to = || To::Node(to.to_owned());
+    let to = To::Node(to.to_owned());
     calls.call(&to, "echo", &ME, json!("x"), silent, &mut out)
 }
 
@@ -84,7 +91,7 @@ fn ask(calls: &Calls, to: &str, silent: Duration, seen: &mut Vec<Value>) -> Answ
 fn another_node_serves_on_behalf_of_who_asked_and_says_how_far_it_is() {
     let net = Arc::new(Net::default());
     let (a, b) = (node(&net, "a"), node(&net, "b"));
-    b.register("echo", Arc::new(Echo { lines: 3, ..Echo::default() }));
+    Echo { lines: 3, ..Echo::default() }.register(&b);
     let mut seen = Vec::new();
     assert_eq!(ask(&a, "b", SILENT, &mut seen), Ok(json!([7, 8, "x", 1])));
     assert_eq!(seen, [json!(0), json!(1), json!(2)]);
@@ -95,12 +102,41 @@ fn another_node_serves_on_behalf_of_who_asked_and_says_how_far_it_is() {
 fn what_gets_lost_is_said_again_and_nothing_is_done_twice() {
     let net = Arc::new(Net::default());
     let (a, b) = (node(&net, "a"), node(&net, "b"));
-    b.register("echo", Arc::new(Echo::default()));
+    Echo::default().register(&b);
     for lost in ["Ask", "Answer"] {
         net.loses.lock().push((lost, 1));
     }
     assert_eq!(ask(&a, "b", SILENT, &mut Vec::new()), Ok(json!([7, 8, "x", 1])), "served once");
     assert!(net.loses.lock().iter().all(|(_, left)| *left == 0));
+}
+
+#[test]
+fn an_answer_of_many_pages_comes_together_again() {
+    let net = Arc::new(Net::default());
+    let (a, b) = (node(&net, "a"), node(&net, "b"));
+    b.register("echo", |_, _: Value, _| Ok(json!("ü".repeat(3 * PAGE_MAX / 2 + 1))));
+    net.loses.lock().extend([("page: 1", 1), ("page: 2", 1)]);
+    let answer = ask(&a, "b", SILENT, &mut Vec::new()).expect("an answer");
+    assert_eq!(answer.as_str().map(str::len), Some(3 * PAGE_MAX + 2));
+    assert!(net.loses.lock().iter().all(|(_, left)| *left == 0));
+}
+
+#[test]
+fn a_queue_answers_once_and_serves_a_dropped_request_again() {
+    let net = Arc::new(Net::default());
+    let (a, b) = (node(&net, "a"), node(&net, "b"));
+    let (tell, asked) = channel();
+    b.register_queue("queue", move |args: Value, reply| tell.send((args, reply)).expect("awaited"));
+    a.notify(&To::Node("b".into()), "queue", json!("no answer"));
+    let (args, reply) = asked.recv().expect("a notice");
+    assert_eq!(args, json!("no answer"));
+    reply.send(&Ok(json!(0)));
+    let (done, answers) = channel();
+    let answered = move |answer| done.send(answer).expect("awaited");
+    a.ask(&To::Node("b".into()), "queue", json!("x"), SILENT, answered);
+    drop(asked.recv().expect("a request").1);
+    asked.recv().expect("a repeated request").1.send(&Ok(json!(1)));
+    assert_eq!(answers.recv().expect("an answer"), Ok(json!(1)));
 }
 
 #[test]
@@ -118,13 +154,13 @@ fn a_node_that_is_gone_or_does_not_serve_ends_in_a_problem() {
 fn one_user_cannot_take_all_places() {
     let net = Arc::new(Net::default());
     let b = node(&net, "b");
-    b.register("echo", Arc::new(Echo::default()));
+    Echo::default().register(&b);
     let held: Vec<_> = std::iter::from_fn(|| b.room.take(7, 1).ok()).collect();
     let a = node(&net, "a");
     assert_eq!(ask(&a, "b", SILENT, &mut Vec::new()).expect_err("full").exit_code, exit::BUSY);
     let mut quiet = |_| true;
     let mut out = Responder::new(&mut quiet, Arc::default());
-    let to = || To::Node("b".into());
+    let to = To::Node("b".into());
     let other = Caller { uid: 9, ..ME };
     assert!(a.call(&to, "echo", &other, json!(1), SILENT, &mut out).is_ok(), "another user");
     drop(held);
@@ -133,32 +169,29 @@ fn one_user_cannot_take_all_places() {
 
 #[test]
 fn whoever_waits_no_more_stops_it() {
-    struct Long(AtomicU64);
-    impl Service for Long {
-        fn serve(&self, _: &Caller, _: Value, out: &mut Responder<'_>) -> Answer {
-            while out.progress(json!(1)) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            self.0.store(1, Ordering::Relaxed);
-            Ok(Value::Null)
-        }
-    }
     let net = Arc::new(Net::default());
     let (a, b) = (node(&net, "a"), node(&net, "b"));
-    let long = Arc::new(Long(AtomicU64::new(0)));
-    b.register("echo", long.clone());
+    let ended = Arc::new(AtomicBool::new(false));
+    let ends = ended.clone();
+    b.register("echo", move |_, _: Value, out| {
+        while out.progress(json!(1)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ends.store(true, Ordering::Relaxed);
+        Ok(Value::Null)
+    });
     let mut hangs_up = |_| false;
     let mut out = Responder::new(&mut hangs_up, Arc::default());
-    let to = || To::Node("b".into());
+    let to = To::Node("b".into());
     assert_eq!(a.call(&to, "echo", &ME, json!(1), SILENT, &mut out), Ok(Value::Null), "it says that it has ended");
     // The stop does not reach the server, which ends as if it had had no request for [`SILENT`].
-    long.0.store(0, Ordering::Relaxed);
+    ended.store(false, Ordering::Relaxed);
     net.loses.lock().push(("Stop", usize::MAX));
     let mut hangs_up = |_| false;
     let mut out = Responder::new(&mut hangs_up, Arc::default());
     let unanswered = a.call(&to, "echo", &ME, json!(1), SILENT, &mut out).expect_err("it goes on");
     assert_eq!(unanswered.exit_code, exit::NO_DAEMON);
-    while long.0.load(Ordering::Relaxed) == 0 {
+    while !ended.load(Ordering::Relaxed) {
         let before = Instant::now().checked_sub(SILENT);
         b.served.lock().values_mut().for_each(|served| served.asked = before.expect("up for long enough"));
         std::thread::sleep(Duration::from_millis(1));

@@ -1,19 +1,30 @@
 //! Calls by which nodes share the work of staging in.
 
-use crate::calls::{Answer, Calls, SILENT, Service, To};
+use crate::calls::{Calls, SILENT, To};
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::nodes::Nodes;
 use crate::stage::{Others, Progress, Said, Stager, Stop};
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// Name of the calls.
 const SERVICE: &str = "stage-in";
 
 /// Starts the mutual help; a node that drains does not help.
 pub(super) fn help_each_other(nodes: &Arc<Nodes>, calls: &Arc<Calls>, stager: &Arc<Stager>) {
-    calls.register(SERVICE, Arc::new(Helping { nodes: nodes.clone(), stager: Arc::downgrade(stager) }));
+    let (nodes, weak) = (nodes.clone(), Arc::downgrade(stager));
+    calls.register(SERVICE, move |caller, share, out| {
+        let stager = weak.upgrade().filter(|_| !nodes.drains());
+        let stager = stager.ok_or_else(|| Problem::busy("this node takes no work of others now"))?;
+        let stop: Stop = (**out.stop()).clone();
+        let out = Mutex::new(out);
+        // The progress call notices when the caller is gone.
+        let report = |_: &Progress| {
+            out.lock().progress(Value::Null);
+        };
+        Ok(stager.bring(caller.uid, caller.gid, share, &report, &stop)?)
+    });
     stager.share(Arc::new(Asking(calls.clone())));
 }
 
@@ -27,7 +38,7 @@ impl Others for Asking {
     fn ask(&self, name: &str, uid: u32, gid: u32, share: Value, stop: &Stop) -> Said {
         let mut listens = |_| !stop.is_set();
         let mut out = Responder::new(&mut listens, Arc::new(stop.clone()));
-        let to = || To::Node(name.to_owned());
+        let to = To::Node(name.to_owned());
         match self.0.call(&to, SERVICE, &Caller { uid, gid, pid: 0 }, share, SILENT, &mut out) {
             Ok(answer) => Said::Answer(answer),
             Err(problem) => {
@@ -35,24 +46,5 @@ impl Others for Asking {
                 if problem.exit_code == exit::NO_DAEMON { Said::Nothing } else { Said::Refused }
             }
         }
-    }
-}
-
-struct Helping {
-    nodes: Arc<Nodes>,
-    stager: Weak<Stager>,
-}
-
-impl Service for Helping {
-    fn serve(&self, caller: &Caller, share: Value, out: &mut Responder<'_>) -> Answer {
-        let stager = self.stager.upgrade().filter(|_| !self.nodes.drains());
-        let stager = stager.ok_or_else(|| Problem::busy("this node takes no work of others now"))?;
-        let stop: Stop = (**out.stop()).clone();
-        let out = Mutex::new(out);
-        // The progress call notices when the caller is gone.
-        let report = |_: &Progress| {
-            out.lock().progress(Value::Null);
-        };
-        Ok(stager.bring(caller.uid, caller.gid, share, &report, &stop)?)
     }
 }

@@ -1,12 +1,12 @@
 //! Commands that the leader serves, for requests to any node.
 
 use super::Core;
-use crate::calls::{Answer, SILENT, Service};
+use crate::calls::{Answer, SILENT, To};
 use crate::control::{Caller, Problem, Responder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use std::sync::{Arc, Weak};
+use serde_json::json;
+use std::sync::Arc;
 
 /// Commands of one kind; `T` is the serialized request.
 pub struct Led<T: 'static> {
@@ -21,34 +21,20 @@ pub struct Led<T: 'static> {
 impl<T: Serialize + DeserializeOwned> Led<T> {
     /// Serves other nodes whenever this node leads.
     pub fn register(&'static self, core: &Arc<Core>) {
-        if let Some(calls) = &core.calls {
-            calls.register(self.name, Arc::new(Served { core: Arc::downgrade(core), led: self }));
-        }
+        let Some(calls) = &core.calls else { return };
+        let (here, core) = (Arc::downgrade(core), Arc::downgrade(core));
+        let is_here = move || here.upgrade().is_some_and(|core| core.acts() && (self.is_ready)(&core));
+        calls.register_where(self.name, is_here, move |caller, asked, out| {
+            let core = core.upgrade().ok_or_else(|| Problem::busy("this node ends"))?;
+            (self.serve)(&core, caller, asked, out)
+        });
     }
 
     /// Sends a request to the leader, which may be this node. Its progress goes to `out`.
     pub fn ask(&self, core: &Arc<Core>, caller: &Caller, asked: T, out: &mut Responder<'_>) -> Answer {
         match &core.calls {
-            Some(calls) => calls.call(&|| calls.leader(), self.name, caller, json!(asked), SILENT, out),
+            Some(calls) => calls.call(&To::Leader, self.name, caller, json!(asked), SILENT, out),
             None => (self.serve)(core, caller, asked, out),
         }
-    }
-}
-
-struct Served<T: 'static> {
-    core: Weak<Core>,
-    led: &'static Led<T>,
-}
-
-impl<T: Serialize + DeserializeOwned> Service for Served<T> {
-    fn is_here(&self) -> bool {
-        self.core.upgrade().is_some_and(|core| core.acts() && (self.led.is_ready)(&core))
-    }
-
-    fn serve(&self, caller: &Caller, args: Value, out: &mut Responder<'_>) -> Answer {
-        let asked = serde_json::from_value(args)
-            .map_err(|error| Problem::wrong(format!("a request of another node makes no sense: {error}")))?;
-        let core = self.core.upgrade().ok_or_else(|| Problem::busy("this node ends"))?;
-        (self.led.serve)(&core, caller, asked, out)
     }
 }

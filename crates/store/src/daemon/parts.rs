@@ -2,27 +2,28 @@
 
 use super::Accounts;
 use super::background::Background;
+use super::checking;
 use super::maintenance::Maintenance;
 use super::unclean::Unclean;
 use super::{
     Core, Scrubs, balance, clock, crash, dashboard, end, now_ns, problem, quotas, source_attribute, under_way,
 };
-use crate::adapt::burst::Burst;
 use crate::adapt::{self, Adapt};
 use crate::admission::Admission;
 use crate::cache::BlockCache;
-use crate::calls::{self, Calls};
+use crate::calls::Calls;
 use crate::control::device_of;
 use crate::durable_names::DurableNames;
 use crate::events::Events;
 use crate::file::{FileTable, Garbage, Pool};
 use crate::host;
+use crate::messages::Message;
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
 use crate::namespace::Namespace;
 use crate::nodes::Nodes;
 use crate::places::Places;
-use crate::recovery::{Checker, Repair, Together};
+use crate::recovery::{Checker, Repair};
 use crate::source::Opener;
 use crate::stage::Stager;
 use crate::state::State;
@@ -76,14 +77,9 @@ pub(super) fn assemble(
         starts: Arc::default(),
         behalf: None,
     };
-    let together = nodes.as_ref().map(|nodes| together(nodes, &checker));
     let calls = nodes.as_ref().map(calls);
-    if let Some(burst) = adapt.burst() {
-        match nodes.as_ref().zip(calls.as_ref()) {
-            Some((nodes, calls)) => share(burst, nodes, calls),
-            None => burst.load(&adapt).map_err(|e| problem(&e))?,
-        }
-    }
+    let together = calls.as_ref().map(|calls| checking::together(&checker, calls));
+    share(&adapt, calls.as_ref()).map_err(|e| problem(&e))?;
     drop(pool.advisers.set(adapt.advisers()));
     let keeper = quotas(&volume, &pool).map_err(|e| problem(&e))?;
     // The dead mount is removed directly before the new mount, since the mount point is an empty directory in between.
@@ -193,25 +189,23 @@ fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result
 fn calls(nodes: &Arc<Nodes>) -> Arc<Calls> {
     let calls = Calls::new(nodes.clone());
     let reader = Arc::downgrade(&calls);
-    nodes.read_letters(calls::WORD, move |text| reader.upgrade().into_iter().for_each(|calls| calls.hear(text)));
+    nodes.read(move |message| {
+        if let (Message::Call(packet), Some(calls)) = (message, reader.upgrade()) {
+            calls.handle(packet.clone());
+        }
+    });
     calls
 }
 
-/// Shares the burst buffer with all nodes.
-fn share(burst: &Arc<Burst>, nodes: &Arc<Nodes>, calls: &Arc<Calls>) {
-    burst.share(nodes.clone(), calls.clone());
-    let burst = Arc::downgrade(burst);
-    nodes.read_letters(adapt::burst::WORD, move |text| burst.upgrade().into_iter().for_each(|burst| burst.hear(text)));
-}
-
-/// Runs checks by all nodes, and takes part in those of other nodes.
-fn together(nodes: &Arc<Nodes>, checker: &Checker) -> Arc<Together> {
-    let together = Together::new(checker.clone(), nodes.clone());
-    let reader = Arc::downgrade(&together);
-    nodes.read_letters(crate::recovery::WORD, move |letter| {
-        reader.upgrade().into_iter().for_each(|together| together.hear(letter))
-    });
-    together
+/// Shares what adapts the volume with all nodes.
+fn share(adapt: &Arc<Adapt>, calls: Option<&Arc<Calls>>) -> crate::Result<()> {
+    calls.into_iter().for_each(|calls| adapt.share(calls));
+    match (adapt.burst(), calls) {
+        (Some(burst), Some(calls)) => burst.share(calls.clone()),
+        (Some(burst), None) => burst.load(adapt)?,
+        (None, _) => {}
+    }
+    Ok(())
 }
 
 /// Index from file numbers to paths of stubs.

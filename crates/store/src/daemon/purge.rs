@@ -12,8 +12,7 @@ pub use needed::Needs;
 pub use report::{PurgeReport, Purged, RuleSum};
 
 use super::Core;
-use crate::calls::{Answer, Calls, Service};
-use crate::control::{Caller, Responder};
+use crate::calls::Calls;
 use crate::events::{self, Kind};
 use crate::file::FileTable;
 use crate::stage::Stager;
@@ -25,32 +24,18 @@ use policy::Time;
 use policy::machine::Machine;
 use policy::protect::purge::{Event, Purge, Remove};
 use remove::Mounted;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 
 /// Name of the calls that query whether a node uses a file.
 const FILE_IN_USE: &str = "file-in-use";
 
-/// Reports whether this node has a file open or stages it out.
-pub(super) struct InUse {
-    pub files: Arc<FileTable>,
-    pub stager: Arc<Stager>,
-}
-
-impl InUse {
-    /// Serves the query for other nodes.
-    pub fn serve(self, calls: &Calls) {
-        calls.register(FILE_IN_USE, Arc::new(self));
-    }
-}
-
-impl Service for InUse {
-    fn serve(&self, _: &Caller, inode: Value, _: &mut Responder<'_>) -> Answer {
-        let used = |inode| {
-            self.stager.offloaded().is_being_sent(inode) || self.files.of_inode(inode).iter().any(|file| file.is_open())
-        };
-        Ok(json!(inode.as_u64().is_none_or(used)))
-    }
+/// Answers other nodes whether this node has a file open or stages it out.
+pub(super) fn serve(calls: &Calls, files: Arc<FileTable>, stager: Arc<Stager>) {
+    calls.register(FILE_IN_USE, move |_, inode: u64, _| {
+        let is_open = || files.of_inode(inode).iter().any(|file| file.is_open());
+        Ok(json!(stager.offloaded().is_being_sent(inode) || is_open()))
+    });
 }
 
 impl Core {

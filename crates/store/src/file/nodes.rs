@@ -69,10 +69,6 @@ pub trait Cluster: Send + Sync {
     fn locks_reach(&self) -> bool;
     /// Requests a file from other nodes. The message may get lost.
     fn ring(&self, nodes: &BTreeSet<Node>, file: FileId);
-    /// Sends a report to the leader. The message may get lost.
-    fn report(&self, text: &str);
-    /// Reports from other nodes since the last call, on the leader.
-    fn reports(&self) -> Vec<String>;
 }
 
 /// State that this node published on the stub.

@@ -7,6 +7,7 @@
 use super::{Info, Nodes, Shown};
 use crate::Result;
 use crate::error::Error;
+use crate::messages::Message;
 use parking_lot::Mutex;
 use policy::cluster::Node;
 use std::sync::atomic::Ordering;
@@ -14,8 +15,6 @@ use std::time::{Duration, Instant};
 
 /// Kind of the records of draining nodes: current only, and in no backup.
 const RECORDS: &str = "state";
-/// First word of the broadcast that orders a node to drain.
-const WORD: &str = "node";
 /// Interval of retries until the node responds.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// Timeout for a node to begin: its running moves end first.
@@ -83,17 +82,6 @@ impl Nodes {
         said.filter(|said| said.node == node.0).unwrap_or_default()
     }
 
-    /// Whether a text is an order to drain. Executes it if it names this node.
-    pub(super) fn is_asked_to_drain(&self, text: &str) -> bool {
-        let Some(asked) = text.strip_prefix(WORD).and_then(|rest| rest.strip_prefix(' ')) else { return false };
-        if let Some((verb, own)) = asked.split_once(' ')
-            && own == self.info.own
-        {
-            self.set_drains(verb == "drain");
-        }
-        true
-    }
-
     /// Orders a node to begin or cease to drain. Waits until its lease file agrees.
     pub fn order_draining(&self, node: &Shown, drains: bool) -> Result<()> {
         let Some(own) = node.info.as_ref().map(|info| info.own.clone()) else {
@@ -105,7 +93,7 @@ impl Nodes {
                 self.set_drains(drains);
             } else if Instant::now() >= ask_at {
                 ask_at += ASK_EVERY;
-                self.state.ring(&format!("{WORD} {} {own}", if drains { "drain" } else { "restore" }))?;
+                Message::Drain { own: own.clone(), drains }.send(&*self.state, None)?;
             }
             let now = self.shown().into_iter().find(|shown| shown.info.as_ref().is_some_and(|info| info.own == own));
             if now.is_some_and(|now| now.draining.is_some() == drains) {

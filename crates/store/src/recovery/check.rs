@@ -4,11 +4,11 @@ mod below;
 mod closed;
 mod deep;
 mod left;
-mod letter;
 mod look;
 mod lost;
 mod orphans;
 mod repair;
+mod request;
 mod right;
 mod scrub;
 mod session;
@@ -17,10 +17,9 @@ mod tests;
 mod together;
 
 pub use left::Left;
-pub use letter::WORD;
 pub use lost::{Lost, Starts};
 pub use scrub::Scrubbed;
-pub use together::Together;
+pub use together::{Answered, Peers, Together};
 
 use super::Repair;
 use crate::Result;

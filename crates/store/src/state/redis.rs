@@ -380,8 +380,7 @@ impl RedisState {
         connection.set_read_timeout(Some(LISTEN_SPAN))?;
         connection.set_write_timeout(Some(ANSWER_SPAN))?;
         let mut ear = connection.as_pubsub();
-        let to_all = self.key("bell");
-        ear.subscribe(&to_all)?;
+        ear.subscribe(self.key("bell"))?;
         if let Some(own) = &self.own {
             ear.subscribe(self.key(&format!("bell.{own}")))?;
         }
@@ -389,8 +388,7 @@ impl RedisState {
         while goes_on() {
             match ear.get_message() {
                 Ok(message) => {
-                    let text: String = message.get_payload()?;
-                    hear(if message.get_channel_name() == to_all { Told::All(&text) } else { Told::One(&text) });
+                    hear(Told::Message(&message.get_payload::<String>()?));
                 }
                 Err(error) if error.is_timeout() => {}
                 Err(error) => return Err(error),

@@ -6,7 +6,6 @@ use super::ids::Ids;
 use super::lock::Lock;
 use super::orders::{Orders, tell};
 use super::problem::{Problem, Problems};
-use super::roster::ordered_text;
 use super::sections::Prefer;
 use super::servers::{FileServer, FileServers};
 use super::state_store::Reached;
@@ -14,6 +13,7 @@ use super::{StateStore, Volume, VolumeId, identity, joining, namespace};
 use crate::Error;
 use crate::exit;
 use crate::host;
+use crate::messages::Message;
 use crate::state::{State, TargetRecord};
 use crate::stats::Stats;
 use crate::target::DirectoryAccess;
@@ -88,7 +88,7 @@ impl Volume {
         }
         known.iter().for_each(|record| orders.told(record.id, record.ordered_ms));
         if !new.is_empty()
-            && let Err(error) = state.ring(&ordered_text(&new))
+            && let Err(error) = Message::targets(&new).send(&*state, None)
         {
             tracing::warn!("other nodes do not hear of new targets: {error}");
         }

@@ -10,8 +10,8 @@
 //! differences matter only between two orders given independently.
 
 use super::namespace::write_whole;
-use super::roster::ordered_text;
 use super::{Volume, VolumeId};
+use crate::messages::Message;
 use crate::newer::newer_than;
 use crate::state::{Remembered, State, state_name, state_of};
 use crate::target::State as TargetState;
@@ -221,7 +221,7 @@ pub(super) fn tell_now(
 /// Sends a kept order to the store, and then notifies the other nodes.
 pub(super) fn tell(state: &dyn State, id: TargetId, order: Order) -> Result<Option<Remembered>> {
     let there = state.order_target(id, order.state, order.given_ms)?;
-    state.ring(&ordered_text(&[id]))?;
+    Message::targets(&[id]).send(state, None)?;
     Ok(there)
 }
 

@@ -6,6 +6,7 @@ use super::orders::{Order as Given, tell, tell_now};
 use super::problem::{Problem, Problems, UNCHANGED};
 use super::{Volume, check, edit};
 use crate::exit;
+use crate::messages::Message;
 use crate::state::TargetRecord;
 use crate::target::{Order, OrderError, Reach, State, Target};
 use policy::units::show_count;
@@ -13,21 +14,6 @@ use policy::{ObjectId, TargetId};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Kind of the message about targets that an operator changed, with their numbers.
-const ORDERS: &str = "targets";
-
-/// Text of the message that operators changed these targets.
-pub(super) fn ordered_text(ids: &[TargetId]) -> String {
-    let numbers: Vec<String> = ids.iter().map(|id| id.0.to_string()).collect();
-    format!("{ORDERS} {}", numbers.join(" "))
-}
-
-/// Targets in a text made by [`ordered_text`]; `None` for any other text.
-pub(crate) fn ordered(text: &str) -> Option<Vec<TargetId>> {
-    let numbers = text.strip_prefix(ORDERS)?.strip_prefix(' ')?.split(' ');
-    numbers.map(|number| number.parse().ok().map(TargetId)).collect()
-}
 
 /// Result of reading the recorded orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +68,7 @@ impl Volume {
                 return Err(Problems::one(problem.failed()));
             }
         }
-        if let Err(error) = self.state.ring(&ordered_text(&[target.id()])) {
+        if let Err(error) = Message::targets(&[target.id()]).send(&*self.state, None) {
             tracing::warn!("other nodes hear of the order for target {name} when they start: {error}");
         }
         Ok(state)
@@ -242,7 +228,7 @@ impl Volume {
             self.targets.give_up(target.id());
         }
         edit::append_target(&self.config.file, name, shown, tier)?;
-        if let Err(error) = self.state.ring(&ordered_text(&[target.id()])) {
+        if let Err(error) = Message::targets(&[target.id()]).send(&*self.state, None) {
             tracing::warn!("other nodes have target {name} from their next start on: {error}");
         }
         Ok(())

@@ -35,6 +35,8 @@ pub struct OpenCheckpoint {
     pub elsewhere: Mutex<BTreeMap<String, Elsewhere>>,
     /// On other nodes: bytes that may be written without a further request.
     pub credit: Mutex<Credit>,
+    /// Number of the latest call that requests more; 0: none.
+    pub asks: AtomicU64,
     /// Whether the file goes straight to the capacity tier, as the deciding node chose.
     pub direct: AtomicBool,
     /// Time of the first open; unique among the entries of a path.
@@ -75,6 +77,7 @@ impl OpenCheckpoint {
             emptied: AtomicBool::new(false),
             elsewhere: Mutex::default(),
             credit: Mutex::default(),
+            asks: AtomicU64::new(0),
             direct: AtomicBool::new(false),
             since_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
             is_of_here: AtomicBool::new(false),

@@ -2,52 +2,51 @@
 //!
 //! ```text
 //!   a node that follows                             the node that leads
-//!   write -> credit -- Ask, Ask again ------------> admission (turn, room, speed)
-//!                   <- Waits, Answer --------------
+//!   write -> credit -- Write ---------------------> admission (turn, room, speed) -- answer
 //!   last close: sync -- Stands -------------------> table: all closed on all nodes -> complete
-//!   checkpoint commit -- a call ------------------> Settle -> all that wrote it: sync -- Settled -> complete
+//!   checkpoint commit ----------------------------> Settle -> all that wrote it: sync -- answer -> complete
 //! ```
 //! Complete, announced and marked versions are in the state store; versions being written are known only to their
 //! writers. A new leader receives the state of all writers again and completes no version before a grace period is
-//! over. Messages may get lost, so they are sent again until they are acknowledged ([`crate::talk`]).
+//! over. [`crate::calls`] repeats requests until they are answered.
 
 mod announce;
 mod call;
 mod follow;
 mod lead;
-mod word;
+mod request;
 
-pub use word::{Asked, WORD};
+pub use request::Asked;
 
 use super::open::OpenCheckpoint;
 use super::{Adapt, Burst, CheckpointTable, Lane, Marks, record};
 use crate::Result;
-use crate::calls::Calls;
+use crate::calls::{Answer, Calls, Reply, SILENT, To};
+use crate::messages::Talk;
 use crate::stub::Inode;
-use crate::talk::Talk;
 use announce::Announced;
 use follow::Kept;
-use lead::Asks;
 use parking_lot::Mutex;
-use policy::Time;
 use policy::burst::admission::Event as Told;
 use policy::burst::buffer;
+use request::{By, Named, Request, Stand};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use word::{By, Named, Stand, Word};
 
 /// Grace period for the other nodes' states, before a new leader completes a version. A guess: nodes notice a new
 /// leader within a second or two.
 const GRACE: Duration = Duration::from_secs(10);
-/// Interval between checks for messages to send again. A guess.
+/// Name of the calls between nodes.
+const SERVICE: &str = "burst";
+/// Interval between checks for a new leader and for changed states of files. A guess.
 const EVERY: Duration = Duration::from_millis(250);
-/// Retransmission timeout of a message. A guess: messages are seldom lost.
+/// Interval of attempts after a failed one. A guess.
 const AGAIN: Duration = Duration::from_millis(1000);
 
 /// State that a node shares with the others.
 pub struct Shared {
-    talk: Arc<dyn Talk>,
     /// Whether this node decides about the buffer.
     decides: AtomicBool,
     /// Time since which this node decides.
@@ -56,45 +55,39 @@ pub struct Shared {
     tending: AtomicBool,
     tended: Mutex<Option<Instant>>,
     kept: Kept,
-    asks: Asks,
     announced: Announced,
     calls: Arc<Calls>,
 }
 
 impl Shared {
-    pub fn new(talk: Arc<dyn Talk>, calls: Arc<Calls>) -> Shared {
+    pub fn new(calls: Arc<Calls>) -> Shared {
         Shared {
-            talk,
             decides: AtomicBool::new(false),
             since: Mutex::default(),
             tending: AtomicBool::new(false),
             tended: Mutex::default(),
             kept: Kept::default(),
-            asks: Asks::default(),
             announced: Announced::default(),
             calls,
         }
     }
 
-    fn by(&self) -> By {
-        By { name: self.talk.own().to_owned(), node: self.talk.me().0 }
+    fn talk(&self) -> &dyn Talk {
+        self.calls.talk()
     }
 
-    /// Sends a message to the leader, which may be this node.
-    fn say(&self, word: &Word) {
-        if let Some(leader) = self.talk.leader() {
-            self.talk.tell(&leader, &word.text());
-        }
+    fn by(&self) -> By {
+        By { name: self.talk().own().to_owned(), node: self.talk().me().0 }
+    }
+
+    fn notify(&self, to: &To, request: &Request) {
+        self.calls.notify(to, SERVICE, json!(request));
     }
 
     /// The kept entry of a file that is opened again while its version is incomplete.
     pub fn written_before(&self, app: &str, label: &str, path: &str, inode: Inode) -> Option<Arc<OpenCheckpoint>> {
         let of = self.kept.at(path)?;
         ((&*of.app, &*of.label, of.file.stub().inode()) == (app, label, Some(inode))).then_some(of)
-    }
-
-    fn say_to(&self, name: &str, word: &Word) {
-        self.talk.tell(name, &word.text());
     }
 }
 
@@ -123,43 +116,31 @@ impl Burst {
     }
 
     /// Shares the buffer with the other nodes. Called before anything is mounted.
-    pub(crate) fn share(self: &Arc<Burst>, talk: Arc<dyn Talk>, calls: Arc<Calls>) {
-        drop(self.shared.set(Shared::new(talk, calls)));
+    pub(crate) fn share(self: &Arc<Burst>, calls: Arc<Calls>) {
+        drop(self.shared.set(Shared::new(calls.clone())));
         self.serve_calls();
+        let driver = self.driver.clone();
+        calls.register_queue(SERVICE, move |request, reply| {
+            let lane = if let Request::Settle { .. } = request { Lane::Commits } else { Lane::Checkpoints };
+            driver.jobs.later(lane, move |adapt| serve(adapt, request, reply));
+        });
     }
 
-    /// Handles a message of another node.
-    pub(crate) fn hear(&self, text: &str) {
-        let (Some(shared), Some(word)) = (self.shared.get(), Word::of(text)) else {
-            return tracing::debug!("what another node says of checkpoints makes no sense: {} bytes", text.len());
-        };
-        match word {
-            Word::Settle { by, number, app, label } => {
-                self.commits(move |burst, _| burst.settle_here(&by, number, &app, &label));
-            }
-            Word::Settled { by, number, stands } => shared.asks.settled(&by.name, number, stands),
-            Word::Heard { by, number } => shared.announced.heard(by.name, number),
-            other => self.later(move |burst, adapt| burst.heard(adapt, other)),
-        }
+    /// Sends a request. `done` handles the answer in the lane of checkpoints.
+    fn request(&self, request: &Request, done: impl FnOnce(&Burst, Answer) + Send + 'static) -> u64 {
+        let Some(shared) = self.shared.get() else { return 0 };
+        let (driver, done) = (self.driver.clone(), Mutex::new(Some(done)));
+        shared.calls.ask(&To::Leader, SERVICE, json!(request), SILENT, move |answer| {
+            let Some(done) = done.lock().take() else { return };
+            driver.jobs.later(Lane::Checkpoints, move |adapt| {
+                if let Some(burst) = adapt.burst() {
+                    done(burst, answer);
+                }
+            });
+        })
     }
 
-    fn heard(&self, adapt: &Adapt, word: Word) {
-        let Some(shared) = self.shared.get() else { return };
-        match word {
-            Word::Ask { by, stand, number, bytes } => self.asked(adapt, &by, &stand, number, bytes),
-            Word::Stands { by, stand } => self.stands(adapt, &by, &stand),
-            Word::Full { bytes } => self.tell_buffer(buffer::Event::Full { bytes: bytes as f64 }),
-            Word::Reads { path, file } => self.is_read(file, path),
-            Word::Waits { path, number } => self.waits(&path, number),
-            Word::Answer { path, number, said, direct } => self.answered(&path, number, said, direct),
-            Word::Known { path, number } => shared.kept.known(&path, number),
-            Word::Over { app, label } => self.version_is_over(&app, &label),
-            Word::Announced { by, number } => self.learn_announced(&by, number),
-            _ => {}
-        }
-    }
-
-    /// Checks for a new leader and sends unacknowledged messages again. Called often.
+    /// Checks for a new leader, and reports changed states of files. Called often.
     pub(super) fn tend_shared(&self) {
         let Some(shared) = self.shared.get() else { return };
         let mut tended = shared.tended.lock();
@@ -170,7 +151,7 @@ impl Burst {
         drop(tended);
         self.later(|burst, adapt| {
             let Some(shared) = burst.shared.get() else { return };
-            match (shared.talk.leads(), shared.decides.load(Ordering::Acquire)) {
+            match (shared.talk().leads(), shared.decides.load(Ordering::Acquire)) {
                 (true, false) => {
                     if let Err(error) = burst.take_over(adapt) {
                         tracing::warn!("this node leads, and does not know yet what is in the burst buffer: {error}");
@@ -198,7 +179,6 @@ impl Burst {
             self.tell_buffer(buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp });
         }
         self.load(adapt)?;
-        shared.asks.forget();
         *shared.since.lock() = Some(Instant::now());
         shared.decides.store(true, Ordering::Release);
         // Files written here are now handled by this node itself.
@@ -233,8 +213,25 @@ impl Burst {
     pub(super) fn is_in_grace(&self) -> bool {
         self.shared.get().is_some_and(|shared| shared.since.lock().is_some_and(|since| since.elapsed() < GRACE))
     }
+}
 
-    fn now(&self) -> Time {
-        self.driver.now()
+/// Serves a request of another node. A dropped reply makes the other node repeat it, perhaps to another leader.
+fn serve(adapt: &Adapt, request: Request, reply: Reply) {
+    let Some(burst) = adapt.burst() else { return };
+    match request {
+        Request::Write { by, stand, bytes } => burst.hold(adapt, &by, &stand, bytes, reply),
+        Request::Stands { by, stands } if burst.decides() => {
+            let over: Vec<Option<bool>> = stands.iter().map(|stand| burst.stands(adapt, &by, stand)).collect();
+            reply.send(&Ok(json!(over)));
+        }
+        Request::Stands { .. } => {}
+        Request::Full { bytes } => burst.tell_buffer(buffer::Event::Full { bytes: bytes as f64 }),
+        Request::Reads { path, file } => burst.is_read(file, path),
+        Request::Settle { app, label } => reply.send(&Ok(json!(burst.settle_here(&app, &label)))),
+        Request::Over { app, label } => burst.version_is_over(&app, &label),
+        Request::Announced => match burst.look_what_is_announced() {
+            Ok(()) => reply.send(&Ok(Value::Null)),
+            Err(error) => tracing::warn!("what is announced as a checkpoint is not known here: {error}"),
+        },
     }
 }

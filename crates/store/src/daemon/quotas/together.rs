@@ -10,10 +10,11 @@
 
 use super::record::{self, KIND, Record};
 use super::{Book, Entry, Keeper, LOOK_SOON, answer};
-use crate::calls::{Calls, To};
+use crate::calls::Calls;
 use crate::control::Caller;
 use crate::daemon::Core;
 use crate::daemon::led::Led;
+use crate::messages::{Message, Talk};
 use crate::quota::Account;
 use crate::{Error, Result};
 use policy::quota::{Both, Quota};
@@ -33,8 +34,6 @@ static REPORTS: Led<Report> = Led {
         Ok(json!(sums))
     },
 };
-/// Prefix of the letter that announces changed limits to all nodes.
-pub const WORD: &str = "quota ";
 /// Timeout of a request for the sums. A guess: longer than a healthy leader takes.
 const ASKED_MAX: Duration = Duration::from_secs(3);
 
@@ -117,8 +116,8 @@ impl Keeper {
             REPORTS.register(core);
             answer::COMMANDS.register(core);
             let weak = Arc::downgrade(core);
-            nodes.read_letters(WORD, move |_| {
-                if let Some(core) = weak.upgrade() {
+            nodes.read(move |message| {
+                if let (Message::Limits, Some(core)) = (message, weak.upgrade()) {
                     core.quotas.is_behind.store(true, Ordering::Release);
                     Keeper::wake(&core);
                 }
@@ -178,10 +177,9 @@ impl Keeper {
     }
 
     fn follow(&self, core: &Core, calls: &Calls) -> Result<()> {
-        let To::Node(leader) = calls.leader() else { return Err(Error::Elsewhere("no node leads".into())) };
+        let Some(leader) = calls.leader() else { return Err(Error::Elsewhere("no node leads".into())) };
         let report = self.book.lock().report(calls.own());
-        let who = Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), pid: 0 };
-        let said = calls.call_each(vec![leader], REPORTS.name, &who, &json!(report), ASKED_MAX);
+        let said = calls.call_each(vec![leader], REPORTS.name, &Caller::daemon(), &json!(report), ASKED_MAX, &|_| true);
         let answer = said.into_iter().next().map(|(_, answer)| answer);
         let answer = answer.and_then(|answer| answer.ok()).and_then(|answer| serde_json::from_value(answer).ok());
         let sums: Sums =
@@ -220,7 +218,7 @@ impl Keeper {
     pub(super) fn tell_others(&self, core: &Core) {
         if let Some(nodes) = &core.nodes {
             self.book.lock().edition.1 += 1;
-            crate::talk::Talk::tell_all(&**nodes, &format!("{WORD}limits"));
+            Talk::send(&**nodes, None, &Message::Limits);
             self.look_soon();
         }
     }

@@ -86,12 +86,6 @@ impl Cluster for Member {
         self.reach.load(Ordering::Relaxed)
     }
 
-    fn report(&self, _: &str) {}
-
-    fn reports(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     fn ring(&self, nodes: &BTreeSet<Node>, _: FileId) {
         self.others.rung.fetch_add(1, Ordering::Relaxed);
         let files = self.others.files.lock().clone();

@@ -1,29 +1,27 @@
-//! A node's part of a scan by all nodes: one task at a time, on a thread of its own. The answer is kept until the
-//! next request.
+//! A node's part of a scan by all nodes: one task at a time, on the thread of its call.
 
-use super::letter::{Account, Answer, Begun, Letter, Says, WireTask};
 use super::look::Found;
 use super::orphans::Before;
+use super::request::{Account, Answer, Begun, WireTask};
 use super::{CheckOptions, Checker};
 use crate::Result;
 use crate::stage::{Progress, Stop};
-use crate::workers::apart;
 use parking_lot::{Mutex, MutexGuard};
 use policy::ObjectId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Time without requests after which a session ends: the requesting node has probably died.
+/// Time without messages after which a session ends: the requesting node has probably died.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// A node's part of a scan.
 pub(super) struct Session {
     options: CheckOptions,
     work: Mutex<Work>,
-    desk: Mutex<LastRequest>,
-    todo: Sender<(u32, WireTask)>,
+    /// Time of the last message about the scan.
+    heard: Mutex<Instant>,
+    progress: Mutex<Option<Progress>>,
     stop: Stop,
 }
 
@@ -36,65 +34,26 @@ pub(super) struct Work {
     has_it_done: bool,
 }
 
-/// The last request, and its answer.
-struct LastRequest {
-    number: u32,
-    answer: Option<(bool, Vec<String>)>,
-    asked: Instant,
-    progress: Option<Progress>,
-}
-
 impl Session {
     /// Starts a session. `has_it_done` marks the requesting node: it has listed all objects, and owns the findings.
-    pub fn start(
-        checker: Checker,
-        options: CheckOptions,
-        has_it_done: bool,
-        found: Found,
-        tell: impl Fn(Says) + Send + 'static,
-    ) -> Arc<Session> {
-        let (todo, tasks) = channel();
-        let session = Arc::new(Session {
+    pub fn start(checker: Checker, options: CheckOptions, has_it_done: bool, found: Found) -> Arc<Session> {
+        Arc::new(Session {
             options,
             work: Mutex::new(Work { checker, found, before: None, has_it_done }),
-            desk: Mutex::new(LastRequest { number: 0, answer: None, asked: Instant::now(), progress: None }),
-            todo,
+            heard: Mutex::new(Instant::now()),
+            progress: Mutex::default(),
             stop: Stop::default(),
-        });
-        let worker = session.clone();
-        if apart("check", move || worker.work(&tasks, &tell)).is_err() {
-            session.stop.set();
-        }
-        session
-    }
-
-    fn work(&self, tasks: &Receiver<(u32, WireTask)>, tell: &dyn Fn(Says)) {
-        while !self.is_over() {
-            let (number, task) = match tasks.recv_timeout(Duration::from_secs(1)) {
-                Ok(task) => task,
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            let answer = self.answer(task);
-            let mut desk = self.desk.lock();
-            if desk.number == number {
-                desk.answer = Some((answer.changed, answer.pages()));
-                let first = desk.page(0);
-                drop(desk);
-                first.into_iter().for_each(tell);
-            }
-        }
-        self.stop.set();
+        })
     }
 
     /// Whether no further request will come.
     pub fn is_over(&self) -> bool {
-        self.stop.is_set() || self.desk.lock().asked.elapsed() > FORGOTTEN_AFTER
+        self.stop.is_set() || self.heard.lock().elapsed() > FORGOTTEN_AFTER
     }
 
     /// Records that the scan goes on.
     pub fn stay(&self) {
-        self.desk.lock().asked = Instant::now();
+        *self.heard.lock() = Instant::now();
     }
 
     /// Ends the session: no further request will come.
@@ -102,25 +61,9 @@ impl Session {
         self.stop.set();
     }
 
-    /// Handles a request; returns the immediate answer.
-    pub fn ask(&self, number: u32, task: WireTask, page: u32) -> Option<Says> {
-        let mut desk = self.desk.lock();
-        desk.asked = Instant::now();
-        if number > desk.number {
-            (desk.number, desk.answer) = (number, None);
-            if self.todo.send((number, task)).is_err() {
-                self.stop.set();
-            }
-        }
-        match number == desk.number {
-            true => desk.page(page).or((!self.stop.is_set()).then_some(Says::Works)),
-            false => None,
-        }
-    }
-
     /// Takes the latest progress.
     pub fn progress(&self) -> Option<Progress> {
-        self.desk.lock().progress.take()
+        self.progress.lock().take()
     }
 
     /// State of the work. Waits for a task under way.
@@ -128,25 +71,18 @@ impl Session {
         self.work.lock()
     }
 
-    fn answer(&self, task: WireTask) -> Answer {
+    /// Carries out a task.
+    pub fn answer(&self, task: WireTask) -> Answer {
+        self.stay();
         let mut work = self.work.lock();
         let report = |progress: &Progress| {
-            self.desk.lock().progress = Some(progress.clone());
+            *self.progress.lock() = Some(progress.clone());
             if self.is_over() {
                 self.stop.set();
             }
         };
         work.carry_out(task, &self.options, &report, &self.stop)
             .unwrap_or_else(|error| Answer { failed: Some(error.to_string()), ..Answer::default() })
-    }
-}
-
-impl LastRequest {
-    fn page(&self, page: u32) -> Option<Says> {
-        let (changed, pages) = self.answer.as_ref()?;
-        let text = pages.get(page as usize)?.clone();
-        let is_last = page as usize + 1 == pages.len();
-        Some(Says::Page { number: self.number, page, is_last, changed: *changed, text })
     }
 }
 
@@ -245,9 +181,4 @@ impl Checker {
         }
         None
     }
-}
-
-/// Builds a letter of a node about itself.
-pub(super) fn letter(look: &str, node: u32, says: Says) -> Letter {
-    Letter { look: look.to_owned(), node, says }
 }

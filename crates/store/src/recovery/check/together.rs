@@ -3,28 +3,30 @@
 //! ```text
 //!   entrepot check ── the node with the request ── Ask ──> the others, each a session
 //!                       │   ^                              │
-//!                       │   '──── pages of answers ────────'
+//!                       │   '──── answers ─────────────────'
 //!                       │ lists all objects first, judges last, removes orphans
 //! ```
 //! Every node compares its part of the files with the targets, and repairs its findings. Only the requesting node can
 //! identify orphans: it combines the names in all files with the objects that all nodes answer for.
 
-use super::letter::{Answer, Letter, Says, WORD};
 use super::look::Found;
 use super::orphans::{Known, NOT_ALL_SEEN};
-use super::session::{Session, Work, letter};
+use super::request::{Answer, Notice, TaskRequest, WireTask};
+use super::session::{Session, Work};
 use super::{CheckOptions, Checker, Outcome, Part, Report};
-use crate::talk::{Member, Talk};
+use crate::messages::{Member, Talk};
 use crate::volume_id::unique;
+use crate::workers::apart;
 use crate::{Result, stage};
 use parking_lot::Mutex;
 use policy::cluster::Node;
-use policy::cluster::look::{Action, Config, Event, Look};
+use policy::cluster::look::{Action, Config, Event, Look, Task};
 use policy::machine::Machine;
 use policy::{ObjectId, TargetId, Time};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Maximum of other nodes' scans in which this node takes part at the same time. A guess: each holds the names of all
@@ -35,14 +37,28 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Interval at which nodes that have finished their part are notified that the scan goes on.
 const STAY_EVERY: Duration = Duration::from_secs(10);
 
+/// Handler of the answer to a task; `None`: the node does not answer.
+pub type Answered = Box<dyn Fn(Option<Value>) + Send + Sync>;
+
+/// The nodes of a scan.
+pub trait Peers: Send + Sync {
+    /// The nodes of the volume.
+    fn talk(&self) -> &dyn Talk;
+    /// Requests a task from the node of that name. Returns the number of the request.
+    fn ask(&self, name: String, task: Value, silent: Duration, done: Answered) -> u64;
+    /// Ends a request: its answer is no longer awaited.
+    fn forget(&self, number: u64);
+    /// Sends a notice to the node of that name. It may get lost.
+    fn notify(&self, name: String, notice: Value);
+}
+
 /// Scans by all nodes, requested by this node or by others.
 pub struct Together {
     checker: Checker,
-    nodes: Arc<dyn Talk>,
-    patience: Config,
+    peers: Arc<dyn Peers>,
+    /// Timeout after which a silent node is dropped. It is longer than a lease, so a dead node is over before.
+    silent: Duration,
     sessions: Mutex<BTreeMap<String, Arc<Session>>>,
-    /// Receivers of answers, by scan.
-    hears: Mutex<BTreeMap<String, Sender<Letter>>>,
 }
 
 /// State of a scan about its nodes.
@@ -50,11 +66,14 @@ struct Asking {
     id: String,
     me: Member,
     there: BTreeMap<Node, Member>,
+    calls: BTreeMap<Node, u64>,
     answers: BTreeMap<Node, Answer>,
-    pages: BTreeMap<Node, Pages>,
     gone: BTreeSet<Node>,
     judged: bool,
 }
+
+/// The end of a task on a node; without an answer the node does not take part any longer.
+type TaskEnd = (Node, Option<Answer>);
 
 /// Result of a scan.
 struct Looked {
@@ -63,89 +82,44 @@ struct Looked {
     asking: Asking,
 }
 
-/// Pages of a node's last answer.
-#[derive(Default)]
-struct Pages {
-    number: u32,
-    next: u32,
-    text: String,
-}
-
 impl Together {
-    /// Returns scans with these nodes.
-    pub fn new(checker: Checker, nodes: Arc<dyn Talk>) -> Arc<Together> {
-        Together::with_patience(checker, nodes, Config::default())
+    /// Returns scans with the other nodes.
+    pub fn new(checker: Checker, peers: Arc<dyn Peers>, silent: Duration) -> Arc<Together> {
+        Arc::new(Together { checker, peers, silent, sessions: Mutex::default() })
     }
 
-    /// Returns the same with other timeouts.
-    pub(super) fn with_patience(checker: Checker, nodes: Arc<dyn Talk>, patience: Config) -> Arc<Together> {
-        Arc::new(Together { checker, nodes, patience, sessions: Mutex::default(), hears: Mutex::default() })
+    /// Carries out a task of another node's scan; `None` if this node does not take part in it.
+    pub fn serve(&self, task: Value) -> Option<Value> {
+        let request: TaskRequest = serde_json::from_value(task).ok()?;
+        Some(self.session_for(&request)?.answer(request.task).to_value())
     }
 
-    /// Handles a letter from another node.
-    pub fn hear(self: &Arc<Self>, text: &str) {
-        let Ok(Letter { look, node, says }) = serde_json::from_str::<Letter>(text) else {
-            return tracing::debug!("a letter of another node makes no sense: {} bytes", text.len());
-        };
-        let me = self.nodes.me();
-        let session = || self.sessions.lock().get(&look).cloned();
-        match says {
-            Says::Ask { .. } | Says::Stay | Says::End if Node(node) != me => {}
-            Says::Ask { tell, number, task, page, options } => {
-                let session = session().or_else(|| self.session_for(&look, &tell, number, &options));
-                if let Some(says) = session.and_then(|session| session.ask(number, task, page)) {
-                    self.write(&tell, &letter(&look, me.0, says));
-                }
-            }
-            Says::Stay => session().into_iter().for_each(|session| session.stay()),
-            Says::End => {
-                self.sessions.lock().remove(&look).into_iter().for_each(|session| session.end());
-            }
-            Says::Works | Says::Page { .. } => {
-                let hears = self.hears.lock().get(&look).cloned();
-                if let Some(hears) = hears {
-                    drop(hears.send(Letter { look, node, says }));
-                }
-            }
-        }
+    fn nodes(&self) -> &dyn Talk {
+        self.peers.talk()
     }
 
-    fn write(self: &Arc<Self>, own: &str, letter: &Letter) {
-        let text = serde_json::to_string(letter).expect("numbers and texts");
-        if self.nodes.own() == own {
-            return self.hear(&text);
-        }
-        self.nodes.tell(own, &format!("{WORD}{text}"));
-    }
-
-    /// A function that sends answers to the node that requested the scan.
-    fn teller(self: &Arc<Self>, look: &str, own: &str) -> impl Fn(Says) + Send + 'static {
-        let weak: Weak<Together> = Arc::downgrade(self);
-        let (look, own, me) = (look.to_owned(), own.to_owned(), self.nodes.me().0);
-        move |says| {
-            if let Some(this) = weak.upgrade() {
-                this.write(&own, &letter(&look, me, says));
-            }
-        }
-    }
-
-    /// A new session for the scan of another node, if the request begins it and there is room.
-    fn session_for(
-        self: &Arc<Self>,
-        look: &str,
-        own: &str,
-        number: u32,
-        options: &CheckOptions,
-    ) -> Option<Arc<Session>> {
+    /// Handles a notice of another node.
+    pub fn handle(&self, notice: Value) {
+        let Ok(Notice { scan, goes_on }) = serde_json::from_value(notice) else { return };
         let mut sessions = self.sessions.lock();
-        sessions.retain(|_, session| !session.is_over());
-        if number != 1 || sessions.len() >= SESSIONS_MAX {
+        match goes_on {
+            true => sessions.get(&scan).into_iter().for_each(|session| session.stay()),
+            false => sessions.remove(&scan).into_iter().for_each(|session| session.end()),
+        }
+    }
+
+    /// The session of another node's scan. `Begin` starts it, if there is room.
+    fn session_for(&self, request: &TaskRequest) -> Option<Arc<Session>> {
+        if Node(request.node) != self.nodes().me() {
             return None;
         }
-        let (checker, tell) = (self.checker.clone(), self.teller(look, own));
-        let session = Session::start(checker, options.clone(), false, Found::default(), tell);
-        sessions.insert(look.to_owned(), session.clone());
-        Some(session)
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|_, session| !session.is_over());
+        if request.task == WireTask::Begin && sessions.len() < SESSIONS_MAX {
+            let session = Session::start(self.checker.clone(), request.options.clone(), false, Found::default());
+            sessions.insert(request.scan.clone(), session);
+        }
+        sessions.get(&request.scan).cloned()
     }
 
     /// Scans everything by all present nodes, and repairs if requested.
@@ -202,28 +176,24 @@ impl Together {
             self.checker.ask_orphans_targets(&mut listed);
         }
         self.checker.look_whether_whole(&mut listed, options)?;
-        let own = self.nodes.own().to_owned();
-        let (node, members) = (self.nodes.me(), self.nodes.members());
+        let own = self.nodes().own().to_owned();
+        let (node, members) = (self.nodes().me(), self.nodes().members());
         let me = members.iter().find(|other| other.node == node).cloned();
-        let me = me.unwrap_or_else(|| Member { node, own: Some(own.clone()), host: crate::host::name() });
+        let me = me.unwrap_or_else(|| Member { node, own: Some(own), host: crate::host::name() });
         let there = members.into_iter().chain([me.clone()]).map(|other| (other.node, other)).collect();
         let mut asking = Asking {
             id: unique()?,
             me,
             there,
+            calls: BTreeMap::new(),
             answers: BTreeMap::new(),
-            pages: BTreeMap::new(),
             gone: BTreeSet::new(),
             judged: false,
         };
-        let tell = self.teller(&asking.id, &own);
-        let session = Session::start(self.checker.clone(), options.clone(), true, listed, tell);
-        self.sessions.lock().insert(asking.id.clone(), session.clone());
-        let (hears, letters) = channel();
-        self.hears.lock().insert(asking.id.clone(), hears);
-        let looked = self.look(&mut asking, &session, options, report, ends, &letters);
-        self.hears.lock().remove(&asking.id);
-        asking.there.keys().for_each(|node| self.tell(&asking, *node, Says::End));
+        let session = Session::start(self.checker.clone(), options.clone(), true, listed);
+        let looked = self.look(&mut asking, &session, options, report, ends);
+        asking.calls.values().for_each(|call| self.peers.forget(*call));
+        self.notify(&asking, false);
         session.end();
         let found = std::mem::take(&mut session.work_so_far().found);
         Ok(Looked { found, look: looked?, asking })
@@ -232,26 +202,23 @@ impl Together {
     fn look(
         self: &Arc<Self>,
         asking: &mut Asking,
-        session: &Session,
+        session: &Arc<Session>,
         options: &CheckOptions,
         report: stage::Report<'_>,
         ends: &dyn Fn() -> bool,
-        letters: &Receiver<Letter>,
     ) -> Result<Look> {
-        let began = Instant::now();
-        let now = || Time(began.elapsed().as_nanos() as u64);
-        let config = Config { compares: options.deep, repairs: options.repair, ..self.patience.clone() };
-        let mut look = Look::new(config, now(), asking.there.keys().copied());
-        let (mut looked, mut stayed) = (began, began);
+        let (done, answers) = channel();
+        let config = Config { compares: options.deep, repairs: options.repair, ..Config::default() };
+        let mut look = Look::new(config, asking.there.keys().copied());
+        let (mut looked, mut stayed) = (Instant::now(), Instant::now());
         loop {
             while let Some(action) = look.poll() {
                 match action {
-                    Action::Ask { node, number, task, page } => {
-                        let tell = self.nodes.own().to_owned();
-                        let says = Says::Ask { tell, number, task: task.into(), page, options: options.clone() };
-                        self.tell(asking, node, says);
+                    Action::Ask { node, task } => self.ask(asking, node, task, options, session, done.clone()),
+                    Action::GiveUp { node } => {
+                        asking.calls.remove(&node).into_iter().for_each(|call| self.peers.forget(call));
+                        asking.forget(node);
                     }
-                    Action::GiveUp { node } => asking.forget(node),
                     Action::Judge => self.judge(&mut session.work_so_far(), &look, asking, options)?,
                     Action::End => return Ok(look),
                 }
@@ -260,27 +227,55 @@ impl Together {
                 return Ok(look);
             }
             session.progress().into_iter().for_each(|progress| report(&progress));
-            let rest = look.next_deadline().map_or(LOOK_EVERY, |at| Duration::from_nanos(at.since(now()).0));
-            match letters.recv_timeout(rest.min(LOOK_EVERY)) {
-                Ok(letter) => asking.take(letter).into_iter().for_each(|event| look.handle(now(), event)),
-                Err(_) => look.handle(now(), Event::Tick),
+            if let Ok(end) = answers.recv_timeout(LOOK_EVERY) {
+                asking.take(end).into_iter().for_each(|event| look.handle(Time::ZERO, event));
             }
             if looked.elapsed() >= LOOK_EVERY {
                 looked = Instant::now();
-                let there: BTreeSet<Node> = self.nodes.members().into_iter().map(|other| other.node).collect();
+                let there: BTreeSet<Node> = self.nodes().members().into_iter().map(|other| other.node).collect();
                 let over: Vec<Node> = asking.there.keys().filter(|node| !there.contains(node)).copied().collect();
-                over.into_iter().for_each(|node| look.handle(now(), Event::Over { node }));
+                over.into_iter().for_each(|node| look.handle(Time::ZERO, Event::Over { node }));
             }
             if stayed.elapsed() >= STAY_EVERY {
                 stayed = Instant::now();
-                asking.there.keys().for_each(|node| self.tell(asking, *node, Says::Stay));
+                session.stay();
+                self.notify(asking, true);
             }
         }
     }
 
-    fn tell(self: &Arc<Self>, asking: &Asking, node: Node, says: Says) {
-        if let Some(own) = asking.there.get(&node).and_then(|other| other.own.as_deref()) {
-            self.write(own, &letter(&asking.id, node.0, says));
+    /// Requests a task from a node, which may be this one.
+    fn ask(
+        &self,
+        asking: &mut Asking,
+        node: Node,
+        task: Task,
+        options: &CheckOptions,
+        session: &Arc<Session>,
+        done: Sender<TaskEnd>,
+    ) {
+        let task = task.into();
+        if node == asking.me.node {
+            let (session, failed) = (session.clone(), done.clone());
+            if apart("check", move || drop(done.send((node, Some(session.answer(task)))))).is_err() {
+                drop(failed.send((node, None)));
+            }
+            return;
+        }
+        let Some(own) = asking.there.get(&node).and_then(|other| other.own.clone()) else {
+            return drop(done.send((node, None)));
+        };
+        let request = TaskRequest { scan: asking.id.clone(), node: node.0, task, options: options.clone() };
+        let answered = move |answer: Option<Value>| drop(done.send((node, answer.map(|answer| Answer::of(&answer)))));
+        let call = self.peers.ask(own, json!(request), self.silent, Box::new(answered));
+        asking.calls.insert(node, call);
+    }
+
+    /// Reports to the other nodes that the scan goes on, or is over.
+    fn notify(&self, asking: &Asking, goes_on: bool) {
+        let others = asking.there.values().filter(|other| other.node != asking.me.node);
+        for own in others.filter_map(|other| other.own.clone()) {
+            self.peers.notify(own, json!(Notice { scan: asking.id.clone(), goes_on }));
         }
     }
 
@@ -306,7 +301,7 @@ impl Together {
             work.found.unseen(asking.shown(*node), "it did not answer");
         }
         // The node joined during the scan, and its moves under way are unknown.
-        for other in self.nodes.members().iter().filter(|other| !asking.there.contains_key(&other.node)) {
+        for other in self.nodes().members().iter().filter(|other| !asking.there.contains_key(&other.node)) {
             work.found.unseen(format!("{} on {}", other.node, other.host), "it came meanwhile; check again");
         }
         let known = Known { all_names: !look.is_restless(), making: &making, heard: &heard };
@@ -390,30 +385,17 @@ impl Asking {
         }
     }
 
-    /// Converts a letter into an event of the scan.
-    fn take(&mut self, letter: Letter) -> Option<Event> {
-        let node = Node(letter.node);
-        match letter.says {
-            _ if self.gone.contains(&node) => None,
-            Says::Works => Some(Event::Works { node }),
-            Says::Page { number, page, is_last, changed, text } => {
-                let pages = self.pages.entry(node).or_default();
-                if number > pages.number {
-                    *pages = Pages { number, ..Pages::default() };
-                }
-                if (number, page) == (pages.number, pages.next) {
-                    pages.next += 1;
-                    pages.text.push_str(&text);
-                    if is_last {
-                        let now = Answer::of(&std::mem::take(&mut pages.text));
-                        let before = self.answers.remove(&node).unwrap_or_default();
-                        self.answers.insert(node, before.then(now));
-                    }
-                }
-                Some(Event::Page { node, number, page, is_last, changed })
-            }
-            Says::Ask { .. } | Says::Stay | Says::End => None,
+    /// Converts the end of a task into an event of the scan.
+    fn take(&mut self, (node, answer): TaskEnd) -> Option<Event> {
+        self.calls.remove(&node);
+        if self.gone.contains(&node) {
+            return None;
         }
+        let Some(answer) = answer else { return Some(Event::Over { node }) };
+        let changed = answer.changed;
+        let before = self.answers.remove(&node).unwrap_or_default();
+        self.answers.insert(node, before.then(answer));
+        Some(Event::Done { node, changed })
     }
 }
 

@@ -217,11 +217,11 @@ fn what_one_rings_another_hears_also_after_a_silence() {
         for text in ["first", "second"] {
             std::thread::sleep(LISTEN_SPAN * 3);
             one.ring(text).unwrap();
-            assert_eq!(next(), format!("All({text:?})"));
+            assert_eq!(next(), format!("Message({text:?})"));
         }
         one.tell("a third", "not for it").unwrap();
         one.tell("other", "for it").unwrap();
-        assert_eq!(next(), "One(\"for it\")");
+        assert_eq!(next(), "Message(\"for it\")");
         ends.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }

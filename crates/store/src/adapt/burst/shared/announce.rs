@@ -2,12 +2,13 @@
 
 use super::super::record;
 use super::super::{Burst, Marks};
-use super::AGAIN;
-use super::word::{By, Word};
+use super::request::Request;
+use super::{AGAIN, SERVICE};
 use crate::Result;
-use crate::talk::Member;
-use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeMap;
+use crate::control::Caller;
+use parking_lot::Mutex;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Timeout of the acknowledgements. A guess: longer than it takes until a dead node is removed.
@@ -15,22 +16,10 @@ const HEARD_MAX: Duration = Duration::from_secs(15);
 /// Interval between reads of the announcements, in case a message was lost.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Latest announcement that each node has acknowledged.
+/// Time of the last read of the announcements.
 #[derive(Default)]
 pub struct Announced {
-    /// Number of the latest announcement that each node has acknowledged; this includes all earlier ones.
-    heard: Mutex<BTreeMap<String, u64>>,
-    changed: Condvar,
     looked: Mutex<Option<Instant>>,
-}
-
-impl Announced {
-    pub fn heard(&self, name: String, number: u64) {
-        let mut heard = self.heard.lock();
-        let latest = heard.entry(name).or_default();
-        *latest = number.max(*latest);
-        self.changed.notify_all();
-    }
 }
 
 impl Burst {
@@ -40,36 +29,31 @@ impl Burst {
     /// The hosts that do not answer.
     pub(in crate::adapt::burst) fn announce(&self) -> std::result::Result<(), String> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
-        let (number, until) = (self.next_number(), Instant::now() + HEARD_MAX);
-        let word = Word::Announced { by: shared.by(), number };
+        let (until, mut informed) = (Instant::now() + HEARD_MAX, BTreeSet::new());
         loop {
-            shared.talk.tell_all(&word.text());
-            let me = shared.talk.me();
-            let others = shared.talk.members().into_iter().filter(|other| other.node != me);
-            let mut heard = shared.announced.heard.lock();
-            let knows = |name: &String| heard.get(name).is_some_and(|latest| *latest >= number);
-            let is_deaf = |other: &Member| !other.own.as_ref().is_some_and(knows);
-            let deaf: Vec<String> = others.filter(is_deaf).map(|other| other.host).collect();
-            if deaf.is_empty() {
+            let mut others = shared.calls.others();
+            others.retain(|other| !other.own.as_ref().is_some_and(|own| informed.contains(own)));
+            if others.is_empty() {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(deaf.join(", "));
+                return Err(others.into_iter().map(|other| other.host).collect::<Vec<_>>().join(", "));
             }
-            shared.announced.changed.wait_for(&mut heard, AGAIN);
+            let nodes: BTreeMap<String, _> =
+                others.into_iter().filter_map(|other| Some((other.own?, other.node))).collect();
+            let names = nodes.keys().cloned().collect();
+            let is_awaited = |name: &str| Instant::now() < until && !shared.talk().is_over(nodes[name]);
+            let (args, caller) = (json!(Request::Announced), Caller::daemon());
+            let answers = shared.calls.call_each(names, SERVICE, &caller, &args, HEARD_MAX, &is_awaited);
+            let before = informed.len();
+            informed.extend(answers.into_iter().filter_map(|(name, answer)| answer.ok().map(|_| name)));
+            if informed.len() == before {
+                std::thread::sleep(AGAIN);
+            }
         }
     }
 
-    /// Handles the announcement of another node.
-    pub(super) fn learn_announced(&self, by: &By, number: u64) {
-        let Some(shared) = self.shared.get() else { return };
-        match self.look_what_is_announced() {
-            Ok(()) => shared.say_to(&by.name, &Word::Heard { by: shared.by(), number }),
-            Err(error) => tracing::warn!("what is announced as a checkpoint is not known here: {error}"),
-        }
-    }
-
-    fn look_what_is_announced(&self) -> Result<()> {
+    pub(super) fn look_what_is_announced(&self) -> Result<()> {
         // The sessions in memory of the node that decides are newer than the records.
         if !self.decides() {
             let (sessions, marks) = (record::sessions(&*self.state)?, Marks::open(&*self.state)?);

@@ -1,40 +1,29 @@
 //! Commands of any node about checkpoints: the node that decides serves them.
 
 use super::super::Burst;
-use super::word::Asked;
-use crate::calls::{Answer, SILENT, Service, To};
+use super::request::Asked;
+use crate::calls::{Answer, SILENT, To};
 use crate::control::answers::{self, Done, Row, Versions};
 use crate::control::{Caller, Problem, Responder};
-use serde_json::{Value, json};
-use std::sync::{Arc, Weak};
+use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The name of these calls.
-const SERVICE: &str = "checkpoints";
+const COMMANDS: &str = "checkpoints";
 /// Timeout of `entrepot status` for this part of its answer.
 const STATUS_MAX: Duration = Duration::from_secs(3);
 
-/// Serves commands of other nodes.
-struct Commands(Weak<Burst>);
-
-impl Service for Commands {
-    fn is_here(&self) -> bool {
-        self.0.upgrade().is_some_and(|burst| burst.decides())
-    }
-
-    fn serve(&self, caller: &Caller, args: Value, _: &mut Responder<'_>) -> Answer {
-        let ends = || Problem::busy("the node that leads only starts, or ends");
-        let asked = serde_json::from_value(args)
-            .map_err(|error| Problem::wrong(format!("a command of another node makes no sense: {error}")))?;
-        self.0.upgrade().ok_or_else(ends)?.serve_here(caller.uid, &asked)
-    }
-}
-
 impl Burst {
+    /// Serves commands of other nodes.
     pub(super) fn serve_calls(self: &Arc<Burst>) {
-        if let Some(shared) = self.shared.get() {
-            shared.calls.register(SERVICE, Arc::new(Commands(Arc::downgrade(self))));
-        }
+        let Some(shared) = self.shared.get() else { return };
+        let (here, burst) = (Arc::downgrade(self), Arc::downgrade(self));
+        let is_here = move || here.upgrade().is_some_and(|burst| burst.decides());
+        shared.calls.register_where(COMMANDS, is_here, move |caller, asked: Asked, _| {
+            let burst = burst.upgrade().ok_or_else(|| Problem::busy("the node that leads only starts, or ends"))?;
+            burst.serve_here(caller.uid, &asked)
+        });
     }
 
     /// Has the node that decides serve a command.
@@ -47,10 +36,9 @@ impl Burst {
 
     fn call_for(self: &Arc<Burst>, uid: u32, what: &Asked, silent: Duration) -> Answer {
         let Some(shared) = self.shared.get().filter(|_| !self.decides()) else { return self.serve_here(uid, what) };
-        let to = || if self.decides() { To::Here } else { shared.calls.leader() };
         let mut listens = |_| true;
         let mut out = Responder::new(&mut listens, Arc::default());
-        shared.calls.call(&to, SERVICE, &caller(uid), json!(what), silent, &mut out)
+        shared.calls.call(&To::Leader, COMMANDS, &caller(uid), json!(what), silent, &mut out)
     }
 
     /// State of the buffer; `None` if the deciding node does not answer in time.

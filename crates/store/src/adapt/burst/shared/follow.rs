@@ -4,21 +4,24 @@
 use super::super::Burst;
 use super::super::open::OpenCheckpoint;
 use super::AGAIN;
-use super::word::{By, Number, Said, Stand, Word};
+use super::request::{Granted, Request, Stand};
+use crate::calls::{Answer, To};
 use crate::file::{Access, Resume};
 use parking_lot::Mutex;
-use policy::burst::admission::Event as Told;
+use policy::burst::admission::{Event as Told, Verdict};
 use policy::burst::credit::{Action, Event};
 use policy::machine::Machine;
 use policy::{FileId, Time};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Maximum of reported files that are kept. If more are dropped and the leader changes before their version is
 /// complete, the version lacks them.
 const KEPT_MAX: usize = 1 << 16;
+/// Maximum of files in a report of states. A guess.
+const STANDS_MAX: usize = 256;
 /// Interval between two reports of an application's reads.
 const READS_AGAIN: Duration = Duration::from_secs(10);
 
@@ -28,7 +31,9 @@ pub struct Kept {
     files: Mutex<BTreeMap<String, Arc<OpenCheckpoint>>>,
     /// The leader at the last look.
     leader: Mutex<Option<String>>,
-    told: Mutex<Option<Instant>>,
+    /// Whether a report of states is under way, and when one last left some unacknowledged.
+    reports: AtomicBool,
+    refused: Mutex<Option<Instant>>,
     reads: Mutex<HashMap<String, Instant>>,
 }
 
@@ -59,18 +64,6 @@ impl Kept {
     fn of_version(&self, app: &str, label: &str) -> Vec<Arc<OpenCheckpoint>> {
         let files = self.files.lock();
         files.values().filter(|of| of.app == app && of.label == label).cloned().collect()
-    }
-
-    /// Handles the leader's acknowledgement of a file's state.
-    pub fn known(&self, path: &str, (since_ns, number): Number) {
-        if let Some(checkpoint) = self.at(path).filter(|checkpoint| checkpoint.since_ns == since_ns) {
-            checkpoint.heard.store(number, Ordering::Release);
-        }
-    }
-
-    /// The file of a request to the leader.
-    fn asked(&self, path: &str, (since_ns, number): Number) -> Option<(Arc<OpenCheckpoint>, u64)> {
-        Some((self.at(path).filter(|checkpoint| checkpoint.since_ns == since_ns)?, number))
     }
 
     /// Whether the leader has changed since the last look.
@@ -107,46 +100,45 @@ impl Burst {
     ) {
         let write = self.keep(checkpoint.clone().watched(access, resume));
         if let Some(shared) = self.shared.get() {
-            shared.say(&Word::Full { bytes: access.len });
+            shared.notify(&To::Leader, &Request::Full { bytes: access.len });
         }
         // Request 0 is unknown to this node's admission, which then retries the write after a while, or fails it.
         self.tell(Told::NoRoom { request: 0, write, len: access.len, waited });
     }
 
-    fn credit(&self, checkpoint: &OpenCheckpoint, event: Event) {
+    fn credit(&self, checkpoint: &Arc<OpenCheckpoint>, event: Event) {
         let said: Vec<Action> = {
             let mut credit = checkpoint.credit.lock();
-            credit.handle(self.now(), event);
+            credit.handle(self.driver.now(), event);
             credit.drain().collect()
         };
         for action in said {
             match action {
                 Action::Release { write, verdict } => self.release(write, verdict),
                 Action::Ask { number, bytes } => {
-                    if let Some(shared) = self.shared.get() {
-                        let stand = Stand { writes: true, ..checkpoint.stand() };
-                        let number = (checkpoint.since_ns, number);
-                        shared.say(&Word::Ask { by: shared.by(), stand, number, bytes });
-                    }
+                    let Some(shared) = self.shared.get() else { continue };
+                    let stand = Stand { writes: true, ..checkpoint.stand() };
+                    let (request, of) = (Request::Write { by: shared.by(), stand, bytes }, checkpoint.clone());
+                    let call = self.request(&request, move |burst, answer| burst.granted(&of, number, answer));
+                    checkpoint.asks.store(call, Ordering::Release);
                 }
             }
         }
     }
 
-    pub(super) fn end_credit(&self, checkpoint: &OpenCheckpoint) {
-        self.credit(checkpoint, Event::End);
-    }
-
-    pub(super) fn waits(&self, path: &str, number: Number) {
-        if let Some((checkpoint, number)) = self.shared.get().and_then(|shared| shared.kept.asked(path, number)) {
-            self.credit(&checkpoint, Event::Waits { number });
-        }
-    }
-
-    pub(super) fn answered(&self, path: &str, number: Number, said: Said, direct: bool) {
-        if let Some((checkpoint, number)) = self.shared.get().and_then(|shared| shared.kept.asked(path, number)) {
+    fn granted(&self, checkpoint: &Arc<OpenCheckpoint>, number: u64, answer: Answer) {
+        let granted = answer.ok().and_then(|answer| serde_json::from_value::<Granted>(answer).ok());
+        if let Some((_, direct)) = granted {
             checkpoint.direct.store(direct, Ordering::Release);
-            self.credit(&checkpoint, Event::Answered { number, verdict: said.into() });
+        }
+        let verdict = granted.map_or(Verdict::Go, |(said, _)| said.into());
+        self.credit(checkpoint, Event::Answered { number, verdict });
+    }
+
+    pub(super) fn end_credit(&self, checkpoint: &Arc<OpenCheckpoint>) {
+        self.credit(checkpoint, Event::End);
+        if let Some(shared) = self.shared.get() {
+            shared.calls.forget(checkpoint.asks.swap(0, Ordering::AcqRel));
         }
     }
 
@@ -160,7 +152,44 @@ impl Burst {
         self.sync_here(checkpoint);
         if checkpoint.writers.load(Ordering::Acquire) == 0 {
             checkpoint.changes();
-            shared.say(&Word::Stands { by: shared.by(), stand: checkpoint.stand() });
+            self.report_stands();
+        }
+    }
+
+    /// Reports unacknowledged states to the leader, some at a time.
+    fn report_stands(&self) {
+        let Some(shared) = self.shared.get() else { return };
+        if shared.kept.reports.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut files = shared.kept.all();
+        files.retain(|checkpoint| !checkpoint.is_known());
+        files.truncate(STANDS_MAX);
+        if files.is_empty() {
+            return shared.kept.reports.store(false, Ordering::Release);
+        }
+        let stands: Vec<Stand> = files.iter().map(|checkpoint| checkpoint.stand()).collect();
+        let reported: Vec<_> = files.into_iter().zip(stands.iter().map(|stand| stand.number.1)).collect();
+        let request = Request::Stands { by: shared.by(), stands };
+        self.request(&request, move |burst, answer| burst.reported(&reported, answer));
+    }
+
+    /// Handles the leader's acknowledgement of states with these numbers.
+    fn reported(&self, reported: &[(Arc<OpenCheckpoint>, u64)], answer: Answer) {
+        let Some(shared) = self.shared.get() else { return };
+        let answer = answer.ok().and_then(|answer| serde_json::from_value::<Vec<Option<bool>>>(answer).ok());
+        let over = answer.unwrap_or_default();
+        for ((checkpoint, number), over) in reported.iter().zip(&over) {
+            match over {
+                Some(true) => self.version_is_over(&checkpoint.app, &checkpoint.label),
+                Some(false) => checkpoint.heard.store(*number, Ordering::Release),
+                None => {}
+            }
+        }
+        shared.kept.reports.store(false, Ordering::Release);
+        match over.len() == reported.len() && over.iter().all(Option::is_some) {
+            true => self.report_stands(),
+            false => *shared.kept.refused.lock() = Some(Instant::now()),
         }
     }
 
@@ -171,16 +200,14 @@ impl Burst {
         }
     }
 
-    /// Reports to the leader that this node's part of a version is durable.
-    pub(super) fn settle_here(&self, by: &By, number: u64, app: &str, label: &str) {
-        let Some(shared) = self.shared.get() else { return };
-        let all = shared.kept.of_version(app, label);
+    /// Makes this node's part of a version durable. Returns the states of its files.
+    pub(super) fn settle_here(&self, app: &str, label: &str) -> Vec<Stand> {
+        let all = self.shared.get().map_or_else(Vec::new, |shared| shared.kept.of_version(app, label));
         for checkpoint in &all {
             self.end_credit(checkpoint);
             self.sync_here(checkpoint);
         }
-        let stands = all.iter().map(|checkpoint| checkpoint.stand()).collect();
-        shared.say_to(&by.name, &Word::Settled { by: shared.by(), number, stands });
+        all.iter().map(|checkpoint| checkpoint.stand()).collect()
     }
 
     pub(super) fn version_is_over(&self, app: &str, label: &str) {
@@ -193,27 +220,15 @@ impl Burst {
         }
     }
 
-    /// Sends unacknowledged states again; to a new leader, all of them.
+    /// Reports unacknowledged states; to a new leader, all of them.
     pub(super) fn tend_kept(&self) {
         let Some(shared) = self.shared.get() else { return };
-        let anew = shared.kept.is_led_anew(shared.talk.leader());
-        let again = {
-            let mut told = shared.kept.told.lock();
-            let again = told.is_none_or(|at| at.elapsed() >= AGAIN);
-            if again {
-                *told = Some(Instant::now());
-            }
-            again
-        };
-        for checkpoint in shared.kept.all() {
-            if anew {
-                checkpoint.changes();
-                self.credit(&checkpoint, Event::Anew);
-            }
-            self.credit(&checkpoint, Event::Tick);
-            if anew || again && !checkpoint.is_known() {
-                shared.say(&Word::Stands { by: shared.by(), stand: checkpoint.stand() });
-            }
+        let is_new = shared.kept.is_led_anew(shared.talk().leader());
+        if is_new {
+            shared.kept.all().iter().for_each(|checkpoint| checkpoint.changes());
+        }
+        if is_new || shared.kept.refused.lock().is_none_or(|at| at.elapsed() >= AGAIN) {
+            self.report_stands();
         }
         self.look_at_announced();
     }
@@ -226,7 +241,7 @@ impl Burst {
         reads.retain(|_, at| at.elapsed() < READS_AGAIN);
         if reads.insert(app, Instant::now()).is_none() {
             drop(reads);
-            shared.say(&Word::Reads { path, file: file.map(|file| file.0) });
+            shared.notify(&To::Leader, &Request::Reads { path, file: file.map(|file| file.0) });
         }
     }
 

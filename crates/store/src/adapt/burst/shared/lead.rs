@@ -2,13 +2,15 @@
 
 use super::super::open::{Elsewhere, OpenCheckpoint};
 use super::super::{Adapt, Burst};
-use super::AGAIN;
-use super::word::{By, Number, Said, Stand, Word};
+use super::SERVICE;
+use super::request::{By, Granted, Request, Said, Stand};
+use crate::calls::{Reply, To};
+use crate::control::Caller;
 use crate::{Error, Result};
-use parking_lot::{Condvar, Mutex};
-use policy::burst::admission::{Event as Told, Verdict};
+use policy::burst::admission::Event as Told;
 use policy::cluster::Node;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,88 +19,39 @@ use std::time::{Duration, Instant};
 /// Timeout for other nodes to make their part of a version durable. A guess: enough to write their memory.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
-/// Number of a request and its reply, with whether the file goes straight to the capacity tier.
-type Latest = (Number, Option<(Said, bool)>);
-
-/// Requests of other nodes, and the parts that they make durable.
-#[derive(Default)]
-pub struct Asks {
-    /// Number and reply of the latest request, by node and path.
-    latest: Mutex<HashMap<(String, String), Latest>>,
-    settling: Mutex<HashMap<u64, BTreeMap<String, Vec<Stand>>>>,
-    settled: Condvar,
-}
-
-impl Asks {
-    pub fn forget(&self) {
-        self.latest.lock().clear();
-    }
-
-    /// Records that a node has made its part of a version durable.
-    pub fn settled(&self, name: &str, number: u64, stands: Vec<Stand>) {
-        if let Some(told) = self.settling.lock().get_mut(&number) {
-            told.insert(name.to_owned(), stands);
-            self.settled.notify_all();
-        }
-    }
-}
-
 impl Burst {
-    /// Handles a node's request to write `bytes` bytes.
-    pub(super) fn asked(&self, adapt: &Adapt, by: &By, stand: &Stand, number: Number, bytes: u64) {
-        let Some(shared) = self.shared.get().filter(|_| self.decides()) else { return };
-        let path = stand.of.path.clone();
-        {
-            let mut latest = shared.asks.latest.lock();
-            let (known, said) = latest.get(&(by.name.clone(), path.clone())).copied().unwrap_or_default();
-            if number <= known {
-                let again = match said {
-                    Some((said, direct)) => Word::Answer { path, number, said, direct },
-                    None => Word::Waits { path, number },
-                };
-                // Earlier requests have been answered, so only the latest gets its answer again.
-                return if number == known {
-                    shared.say_to(&by.name, &again)
-                };
-            }
-            latest.insert((by.name.clone(), path.clone()), (number, None));
+    /// Holds a node's request to write `bytes` bytes until it has its turn and room.
+    pub(super) fn hold(&self, adapt: &Adapt, by: &By, stand: &Stand, bytes: u64, reply: Reply) {
+        if !self.decides() {
+            return;
         }
         let begun = self.of_other(adapt, by, stand).and_then(|checkpoint| self.begin_writing(adapt, &checkpoint));
         let request = match begun {
             Ok(request) => request,
             Err(error) => {
-                tracing::warn!("{path} of a checkpoint on another node is written without admission: {error}");
-                return self.answer(&by.name, &path, number, Said::Go, false);
+                tracing::warn!(
+                    "{} of a checkpoint on another node is written without admission: {error}",
+                    stand.of.path
+                );
+                return reply.send(&Ok(json!((Said::Go, false))));
             }
         };
-        let (jobs, name) = (self.driver.clone(), by.name.clone());
+        let driver = self.driver.clone();
         let write = self.keep(Box::new(move |verdict: Result<()>| {
             let said = match verdict {
-                Ok(()) => Verdict::Go,
-                Err(Error::Busy(_)) => Verdict::Closed,
-                Err(_) => Verdict::NoRoom,
+                Ok(()) => Said::Go,
+                // Another node will become the leader and answer.
+                Err(Error::Busy(_)) => return,
+                Err(_) => Said::NoRoom,
             };
-            jobs.jobs.later(super::Lane::Checkpoints, move |adapt| {
+            driver.jobs.later(super::Lane::Checkpoints, move |adapt| {
                 let Some(burst) = adapt.burst() else { return };
                 let direct = burst.admission(|of| of.request(request).is_some_and(|of| of.direct));
-                burst.answer(&name, &path, number, said.into(), direct);
+                let granted: Granted = (said, direct);
+                reply.send(&Ok(json!(granted)));
             });
         }));
         self.tell(Told::Hold { request, write, len: bytes });
-    }
-
-    fn answer(&self, name: &str, path: &str, number: Number, said: Said, direct: bool) {
-        let Some(shared) = self.shared.get() else { return };
-        // Another node will become the leader and answer.
-        if said == Said::Closed {
-            return;
-        }
-        if let Some(latest) = shared.asks.latest.lock().get_mut(&(name.to_owned(), path.to_owned()))
-            && latest.0 == number
-        {
-            latest.1 = Some((said, direct));
-        }
-        shared.say_to(name, &Word::Answer { path: path.to_owned(), number, said, direct });
     }
 
     /// The entry of a checkpoint's file that another node writes.
@@ -113,9 +66,9 @@ impl Burst {
         Ok(checkpoint)
     }
 
-    /// Handles a node's report about the state of a file.
-    pub(super) fn stands(&self, adapt: &Adapt, by: &By, stand: &Stand) {
-        let Some(shared) = self.shared.get().filter(|_| self.decides()) else { return };
+    /// Handles a node's report about the state of a file. Returns whether its version is over; `None` if the node has
+    /// to repeat the report.
+    pub(super) fn stands(&self, adapt: &Adapt, by: &By, stand: &Stand) -> Option<bool> {
         let of = &stand.of;
         let begun = match self.writes_already(of.app.as_str(), &of.label, &of.path) {
             Some(checkpoint) if checkpoint.named().inode == of.inode => {
@@ -123,23 +76,22 @@ impl Burst {
                 Ok(checkpoint.request.load(Ordering::Acquire))
             }
             // The sending node has not received the version's end.
-            _ if self.is_complete_with(of.app.as_str(), &of.label, &of.path) => {
-                return shared.say_to(&by.name, &Word::Over { app: of.app.clone(), label: of.label.clone() });
-            }
+            _ if self.is_complete_with(of.app.as_str(), &of.label, &of.path) => return Some(true),
             _ => self.of_other(adapt, by, stand).and_then(|checkpoint| self.begin_writing(adapt, &checkpoint)),
         };
         match begun {
             Ok(request) => {
-                shared.say_to(&by.name, &Word::Known { path: of.path.clone(), number: stand.number });
                 if !stand.writes {
                     self.closed_writer(request);
                 }
+                Some(false)
             }
-            Err(Error::Busy(_)) => {
-                // The file was removed or renamed, so it belongs to no version.
-                shared.say_to(&by.name, &Word::Known { path: of.path.clone(), number: stand.number });
+            // The file was removed or renamed, so it belongs to no version.
+            Err(Error::Busy(_)) => Some(false),
+            Err(error) => {
+                tracing::warn!("what another node says of {} is heard later: {error}", of.path);
+                None
             }
-            Err(error) => tracing::warn!("what another node says of {} is heard later: {error}", of.path),
         }
     }
 
@@ -162,7 +114,7 @@ impl Burst {
         for (request, current) in &self.table.lock().current {
             for checkpoint in current.open.values() {
                 let mut elsewhere = checkpoint.elsewhere.lock();
-                for (name, of) in elsewhere.iter_mut().filter(|(_, of)| of.writes && shared.talk.is_over(of.node)) {
+                for (name, of) in elsewhere.iter_mut().filter(|(_, of)| of.writes && shared.talk().is_over(of.node)) {
                     tracing::warn!("{} of a checkpoint was being written on a node that is over ({name})", current.app);
                     (of.writes, of.missing) = (false, vec![Range { start: 0, end: u64::MAX }]);
                     ended.insert(*request);
@@ -187,44 +139,32 @@ impl Burst {
             }
             (current.app.clone(), current.label.clone(), nodes)
         };
-        let number = self.next_number();
-        shared.asks.settling.lock().insert(number, BTreeMap::new());
-        let settle = Word::Settle { by: shared.by(), number, app, label };
-        let done = self.wait_until_settled(number, &nodes, &settle);
-        let stands = shared.asks.settling.lock().remove(&number).unwrap_or_default();
+        let until = Instant::now() + SETTLE_MAX;
+        let is_awaited = |name: &str| Instant::now() < until && !shared.talk().is_over(nodes[name]);
+        let (names, args) = (nodes.keys().cloned().collect(), json!(Request::Settle { app, label }));
+        let answers = shared.calls.call_each(names, SERVICE, &Caller::daemon(), &args, SETTLE_MAX, &is_awaited);
         let table = self.table.lock();
-        for (name, stand) in stands.iter().flat_map(|(name, stands)| stands.iter().map(move |stand| (name, stand))) {
-            let of = table.current.get(&request).and_then(|current| current.open.get(&stand.of.path));
-            if let (Some(checkpoint), Some(node)) = (of, nodes.get(name)) {
-                note(checkpoint, &By { name: name.clone(), node: node.0 }, stand);
+        let mut silent = Vec::new();
+        for (name, answer) in answers {
+            let stands = answer.ok().and_then(|answer| serde_json::from_value::<Vec<Stand>>(answer).ok());
+            let Some(stands) = stands else {
+                silent.push(name);
+                continue;
+            };
+            let by = By { node: nodes[&name].0, name };
+            for stand in &stands {
+                let current = table.current.get(&request);
+                if let Some(checkpoint) = current.and_then(|current| current.open.get(&stand.of.path)) {
+                    note(checkpoint, &by, stand);
+                }
             }
         }
-        done
-    }
-
-    fn wait_until_settled(&self, number: u64, nodes: &BTreeMap<String, Node>, settle: &Word) -> Result<()> {
-        let Some(shared) = self.shared.get() else { return Ok(()) };
-        let until = Instant::now() + SETTLE_MAX;
-        loop {
-            let mut settling = shared.asks.settling.lock();
-            let left = |told: &BTreeMap<String, Vec<Stand>>| -> Vec<String> {
-                nodes.keys().filter(|name| !told.contains_key(*name)).cloned().collect()
-            };
-            let missing = settling.get(&number).map(left).unwrap_or_default();
-            if missing.is_empty() {
-                return Ok(());
-            }
-            if let Some(name) = missing.iter().find(|name| shared.talk.is_over(nodes[*name])) {
-                return Err(Error::Elsewhere(format!("a node that wrote it is over ({name})")));
-            }
-            if Instant::now() >= until {
-                let why = format!("{} node(s) did not make their part durable within a minute", missing.len());
-                return Err(Error::Elsewhere(why));
-            }
-            parking_lot::MutexGuard::unlocked(&mut settling, || {
-                missing.iter().for_each(|name| shared.say_to(name, settle));
-            });
-            shared.asks.settled.wait_for(&mut settling, AGAIN);
+        if let Some(name) = silent.iter().find(|name| shared.talk().is_over(nodes[*name])) {
+            return Err(Error::Elsewhere(format!("a node that wrote it is over ({name})")));
+        }
+        match silent.len() {
+            0 => Ok(()),
+            n => Err(Error::Elsewhere(format!("{n} node(s) did not make their part durable within a minute"))),
         }
     }
 
@@ -248,9 +188,8 @@ impl Burst {
                 }
             }
         }
-        let over = Word::Over { app: app.to_owned(), label: label.to_owned() };
-        names.iter().for_each(|name| shared.say_to(name, &over));
-        shared.asks.latest.lock().retain(|(_, path), (_, said)| said.is_none() || !open.contains_key(path));
+        let over = Request::Over { app: app.to_owned(), label: label.to_owned() };
+        names.into_iter().for_each(|name| shared.notify(&To::Node(name), &over));
     }
 }
 

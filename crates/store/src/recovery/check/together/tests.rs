@@ -1,6 +1,9 @@
-//! Scans of one volume by several nodes in one process. `Post` delivers or drops their letters.
+//! Scans of one volume by several nodes in one process. `Post` delivers or drops their messages.
 
 use super::*;
+use crate::calls::Calls;
+use crate::daemon::checking::together_within;
+use crate::messages::Message;
 use crate::recovery::check::FindingKind;
 use crate::recovery::check::tests::{Checked, kinds, new};
 use crate::source::memory::data;
@@ -11,7 +14,7 @@ use policy::FileId;
 /// Nodes in one process.
 #[derive(Default)]
 struct Post {
-    nodes: Mutex<BTreeMap<u32, Arc<Together>>>,
+    nodes: Mutex<BTreeMap<u32, Arc<Calls>>>,
     /// Nodes that receive no letters.
     frozen: Mutex<BTreeSet<u32>>,
     /// Nodes that are over.
@@ -54,32 +57,31 @@ impl Talk for Seat {
         there.into_iter().filter(|node| !self.is_over(*node)).map(member).collect()
     }
 
-    fn tell_all(&self, _: &str) {}
-
-    fn tell(&self, own: &str, text: &str) {
-        let node = own.trim_start_matches("own").parse().expect("a number");
+    fn send(&self, own: Option<&str>, message: &Message) {
+        let node = own.expect("one node").trim_start_matches("own").parse().expect("a number");
         let mut letters = self.post.letters.lock();
         *letters += 1;
         let is_lost = self.post.loses > 0 && letters.is_multiple_of(self.post.loses);
         drop(letters);
         let to = self.post.nodes.lock().get(&node).cloned();
         if let Some(to) = to.filter(|_| !is_lost && !self.post.frozen.lock().contains(&node)) {
-            to.hear(text.strip_prefix(WORD).expect("a letter"));
+            let Message::Call(packet) = message else { return };
+            to.handle(packet.clone());
         }
     }
+}
+
+fn sit(post: &Arc<Post>, checked: &Checked, node: u32) -> Arc<Together> {
+    let seat = Arc::new(Seat { post: post.clone(), node, own: format!("own{node}") });
+    let calls = Calls::repeating(seat, Duration::from_millis(20));
+    post.nodes.lock().insert(node, calls.clone());
+    together_within(&checked.checker, &calls, Duration::from_secs(3))
 }
 
 /// Nodes that scan the files of one world.
 fn nodes(checked: &Checked, count: u32, loses: u32) -> (Arc<Post>, Vec<Arc<Together>>) {
     let post = Arc::new(Post { loses, ..Post::default() });
-    let spans = Config { again: Time::from_millis(20), silent: Time::from_millis(1_500), ..Config::default() };
-    let sit = |node| {
-        let seat = Arc::new(Seat { post: post.clone(), node, own: format!("own{node}") });
-        let together = Together::with_patience(checked.checker.clone(), seat, spans.clone());
-        post.nodes.lock().insert(node, together.clone());
-        together
-    };
-    let nodes = (1..=count).map(sit).collect();
+    let nodes = (1..=count).map(|node| sit(&post, checked, node)).collect();
     (post, nodes)
 }
 
@@ -165,8 +167,7 @@ fn what_another_node_makes_or_answers_for_is_no_finding() {
     let (post, nodes) = nodes(&here, 1, 0);
     let target = here.orphan();
     let object = ObjectId(5);
-    let seat = Arc::new(Seat { post: post.clone(), node: 2, own: "own2".into() });
-    post.nodes.lock().insert(2, Together::new(elsewhere.checker.clone(), seat));
+    let _other = sit(&post, &elsewhere, 2);
     assert_eq!(kinds(&check(&nodes[0], false)), [FindingKind::Orphan]);
     let making = elsewhere.checker.files.pool().making.begin(object);
     assert!(check(&nodes[0], true).findings.is_empty());

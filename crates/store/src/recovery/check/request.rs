@@ -1,37 +1,27 @@
-//! Letters between the nodes of a scan: requests, and pages of answers. Any letter may get lost.
+//! Requests between the nodes of a scan, and their answers.
 
 use super::{CheckOptions, Report};
 use policy::cluster::look::Task;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-/// Prefix of all letters of scans.
-pub const WORD: &str = "look ";
-
-/// Characters of a page. Far below the output buffer of a Redis subscriber (8 MB for a minute).
-const PAGE_MAX: usize = 256 << 10;
-
-/// A letter, of one scan.
+/// Requests a task of a scan. `Begin` opens the scan's session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Letter {
+pub(super) struct TaskRequest {
     /// Random name of the scan.
-    pub look: String,
-    /// Number of the node that receives the request, or that answers.
+    pub scan: String,
+    /// Number of the requested node.
     pub node: u32,
-    pub says: Says,
+    pub task: WireTask,
+    pub options: CheckOptions,
 }
 
+/// Reports that a scan goes on, though the node has done its task, or that it is over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Says {
-    /// Requests a task, once; the answer goes to the listener `tell`.
-    Ask { tell: String, number: u32, task: WireTask, page: u32, options: CheckOptions },
-    /// The task is running.
-    Works,
-    /// A page of the answer, as text.
-    Page { number: u32, page: u32, is_last: bool, changed: bool, text: String },
-    /// The scan goes on, though this node has done its task.
-    Stay,
-    /// The scan is over.
-    End,
+pub(super) struct Notice {
+    /// Random name of the scan.
+    pub scan: String,
+    pub goes_on: bool,
 }
 
 /// A task in its serialized form.
@@ -97,24 +87,14 @@ impl Answer {
         }
     }
 
-    /// Splits the answer into pages, at least one.
-    pub fn pages(&self) -> Vec<String> {
-        let text = serde_json::to_string(self).expect("numbers and texts");
-        let mut pages = Vec::new();
-        let mut rest = &*text;
-        while rest.len() > PAGE_MAX {
-            let end = (0..=PAGE_MAX).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(0);
-            let (page, after) = rest.split_at(end);
-            pages.push(page.to_owned());
-            rest = after;
-        }
-        pages.push(rest.to_owned());
-        pages
+    /// Encodes the answer as one text, which takes far less memory than a tree of values.
+    pub fn to_value(&self) -> Value {
+        Value::String(serde_json::to_string(self).expect("numbers and texts"))
     }
 
-    /// Parses the text of all pages.
-    pub fn of(text: &str) -> Answer {
-        serde_json::from_str(text).unwrap_or_else(|error| Answer {
+    /// Decodes an answer.
+    pub fn of(value: &Value) -> Answer {
+        serde_json::from_str(value.as_str().unwrap_or_default()).unwrap_or_else(|error| Answer {
             failed: Some(format!("its answer makes no sense: {error}")),
             ..Answer::default()
         })
@@ -131,23 +111,5 @@ impl From<Task> for WireTask {
             Task::Compare => WireTask::Compare,
             Task::Repair => WireTask::Repair,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_of_many_pages_comes_together_again() {
-        let named: Vec<(u64, Vec<u64>)> = (0..30_000).map(|n| (n << 40, vec![n, n + 1])).collect();
-        let failed = Some("ü".repeat(PAGE_MAX));
-        let account = Some(Account { named: named.clone(), ..Account::default() });
-        let answer = Answer { account, failed: failed.clone(), ..Answer::default() };
-        let pages = answer.pages();
-        assert!(pages.len() > 3 && pages.iter().all(|page| page.len() <= PAGE_MAX));
-        let again = Answer::of(&pages.concat());
-        assert!(again.account.is_some_and(|account| account.named == named) && again.failed == failed);
-        assert!(Answer::of(&pages[1]).failed.is_some(), "a piece is no answer");
     }
 }
