@@ -85,7 +85,7 @@ impl Sim {
             Verb::Center(center) => center.answer()?.0,
             Verb::Stripe(stripe) => stripe.answer()?,
             Verb::Tier(tier) => tier.answer()?,
-            Verb::Cluster(_) | Verb::Disk(_) | Verb::Volume(_) => return Ok(None),
+            Verb::Cluster(_) | Verb::Disk(_) | Verb::Replacement(_) | Verb::Volume(_) => return Ok(None),
         };
         Ok(if let Answer::Json(value) = answer { Some(value) } else { None })
     }
