@@ -43,6 +43,7 @@ const WORDS: Words = Words {
         &["sim", "stripe"],
         &["sim", "stripe", "model"],
         &["sim", "stripe", "validate"],
+        &["sim", "stripe", "clients"],
         &["sim", "stripe", "run"],
         &["sim", "stripe", "clients"],
         &["sim", "tier"],
