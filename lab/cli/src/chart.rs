@@ -27,10 +27,8 @@ pub struct Series {
 /// Shape of a chart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Lines with marks.
+    /// Lines with marks over a logarithmic horizontal axis, without points at 0 and below.
     Lines,
-    /// Lines over a logarithmic horizontal axis, without points at 0 and below.
-    LogLines,
     /// Bars in groups of equal x.
     Bars,
 }
@@ -55,11 +53,9 @@ pub fn svg(labels: &Labels<'_>, series: &[Series], shape: Shape) -> String {
     let _ = write!(out, "<g transform=\"rotate(-90 16 {middle})\">");
     text(&mut out, (16.0, middle), "middle", labels.y);
     out.push_str("</g>\n");
-    let visible = |(x, y): &(f64, f64)| x.is_finite() && y.is_finite() && (shape != Shape::LogLines || *x > 0.0);
-    let series: Vec<(&str, Vec<(f64, f64)>)> = series
-        .iter()
-        .map(|of| (of.label.as_str(), of.points.iter().copied().filter(visible).collect()))
-        .collect();
+    let visible = |(x, y): &(f64, f64)| x.is_finite() && y.is_finite() && (shape != Shape::Lines || *x > 0.0);
+    let series: Vec<(&str, Vec<(f64, f64)>)> =
+        series.iter().map(|of| (of.label.as_str(), of.points.iter().copied().filter(visible).collect())).collect();
     let points = || series.iter().flat_map(|(_, points)| points.iter().copied());
     let vertical = Scale::linear(points().map(|(_, y)| y).chain([0.0]), (BOTTOM, TOP));
     for tick in vertical.ticks() {
@@ -68,8 +64,7 @@ pub fn svg(labels: &Labels<'_>, series: &[Series], shape: Shape) -> String {
         text(&mut out, (LEFT - 6.0, y + 4.0), "end", &vertical.shown(tick));
     }
     let horizontal = match shape {
-        Shape::LogLines => Scale::logarithmic(points().map(|(x, _)| x), (LEFT, RIGHT)),
-        Shape::Lines => Scale::linear(points().map(|(x, _)| x), (LEFT, RIGHT)),
+        Shape::Lines => Scale::logarithmic(points().map(|(x, _)| x), (LEFT, RIGHT)),
         Shape::Bars => groups(points().map(|(x, _)| x).collect()),
     };
     for tick in horizontal.ticks() {
@@ -101,9 +96,18 @@ pub fn svg(labels: &Labels<'_>, series: &[Series], shape: Shape) -> String {
 
 /// Positions of values along an axis.
 enum Scale {
-    Linear { from: f64, to: f64, step: f64, ends: (f64, f64) },
+    Linear {
+        from: f64,
+        to: f64,
+        step: f64,
+        ends: (f64, f64),
+    },
     /// Powers of ten.
-    Logarithmic { from: i32, to: i32, ends: (f64, f64) },
+    Logarithmic {
+        from: i32,
+        to: i32,
+        ends: (f64, f64),
+    },
     /// A place for each value.
     Groups(Vec<f64>),
 }
@@ -184,7 +188,8 @@ fn line(out: &mut String, nth: usize, points: &[(f64, f64)]) {
     let style = format!("fill=\"none\" stroke=\"{colour}\" stroke-dasharray=\"{dash}\"");
     let _ = writeln!(out, "<polyline {style} stroke-width=\"1.5\" points=\"{}\"/>", path.join(" "));
     // Five marks beside four dashes and seven colours: 140 different lines.
-    let mark = ["m-3-3h6v6h-6z", "m0-4l4 4l-4 4l-4-4z", "m-3-3l6 6m0-6l-6 6", "m-4 3h8l-4-7z", "m-4 0h8m-4-4v8"][nth % 5];
+    let mark =
+        ["m-3-3h6v6h-6z", "m0-4l4 4l-4 4l-4-4z", "m-3-3l6 6m0-6l-6 6", "m-4 3h8l-4-7z", "m-4 0h8m-4-4v8"][nth % 5];
     for (x, y) in points {
         let _ = writeln!(out, "<path d=\"M{x:.1} {y:.1}{mark}\" fill=\"white\" stroke=\"{colour}\"/>");
     }
@@ -203,7 +208,11 @@ fn hatching(out: &mut String, nth: usize) {
 
 fn bar(out: &mut String, nth: usize, (x, y): (f64, f64), (width, height): (f64, f64)) {
     let place = format!("x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"");
-    let _ = writeln!(out, "<rect class=\"bar\" {place} fill=\"url(#h{nth})\" stroke=\"{}\"/>", COLOURS[nth % COLOURS.len()]);
+    let _ = writeln!(
+        out,
+        "<rect class=\"bar\" {place} fill=\"url(#h{nth})\" stroke=\"{}\"/>",
+        COLOURS[nth % COLOURS.len()]
+    );
 }
 
 #[cfg(test)]
@@ -221,7 +230,7 @@ mod tests {
         let bars = chart(Shape::Bars, &points);
         // Four bars and two boxes of the legend.
         assert_eq!(bars.matches("class=\"bar\"").count(), 6);
-        let lines = chart(Shape::LogLines, &points);
+        let lines = chart(Shape::Lines, &points);
         // A line and a sample of it in the legend for each series.
         assert_eq!(lines.matches("<polyline").count(), 4);
         for chart in [&bars, &lines] {
@@ -243,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_chart_without_points_is_still_a_chart() {
-        for shape in [Shape::Lines, Shape::LogLines, Shape::Bars] {
+        for shape in [Shape::Lines, Shape::Bars] {
             let empty = chart(shape, &[]);
             assert!(empty.ends_with("</svg>\n") && !empty.contains("NaN") && !empty.contains("inf"), "{empty}");
         }

@@ -122,7 +122,7 @@ impl Replacement {
         let x = format!("size of the cache (blocks of {block} bytes)");
         let title = if self.sample.is_some() { "Estimated miss ratios" } else { "Miss ratios" };
         let labels = Labels { title, x: &x, y: "misses / accesses" };
-        chart::svg(&labels, &series, if self.curve { Shape::LogLines } else { Shape::Bars })
+        chart::svg(&labels, &series, if self.curve { Shape::Lines } else { Shape::Bars })
     }
 
     fn policies(&self) -> Result<Vec<Policy>> {
