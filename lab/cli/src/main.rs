@@ -1,5 +1,6 @@
 //! The laboratory's binary, `entrepot-lab`: parses the command line, runs the subcommand's file, prints errors.
 
+mod chart;
 mod command;
 
 use clap::Parser;

@@ -450,3 +450,22 @@ fn a_cluster_shows_what_its_nodes_ask_and_how_many_there_may_be() {
     assert_eq!(few.status.code(), Some(2));
     assert!(text(&few.stderr).contains("--gone"), "{}", text(&few.stderr));
 }
+
+#[test]
+fn miss_ratios_are_drawn_as_they_are_printed() {
+    let at = tempfile::tempdir().unwrap();
+    let common = ["replacement", "--generate", "zipf:requests=2000", "--policy", "lru,sieve"];
+    let curve = sim(at.path(), &[&common[..], &["--curve", "--plot", "curve.svg"]].concat());
+    assert!(curve.status.success(), "{}", text(&curve.stderr));
+    let drawn = std::fs::read_to_string(at.path().join("curve.svg")).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.matches("<polyline").count() == 4, "{drawn}");
+    let bars = sim(at.path(), &[&common[..], &["--size", "10,20", "--plot", "bars.svg"]].concat());
+    assert!(bars.status.success(), "{}", text(&bars.stderr));
+    let drawn = std::fs::read_to_string(at.path().join("bars.svg")).unwrap();
+    assert_eq!(drawn.matches("class=\"bar\"").count(), 6, "{drawn}");
+    for (path, code) in [("curve.png", 2), ("/nonexistent/curve.svg", 5)] {
+        let refused = sim(at.path(), &[&common[..], &["--plot", path]].concat());
+        assert_eq!(refused.status.code(), Some(code), "{}", text(&refused.stderr));
+        assert!(refused.stdout.is_empty());
+    }
+}

@@ -2,7 +2,8 @@
 
 use super::traces::TraceArgs;
 use super::{grid, said, setup_problem};
-use crate::failure::Result;
+use crate::chart::{self, Labels, Series, Shape};
+use crate::failure::{Failure, Result};
 use crate::table::{self, Output, column};
 use crate::{shown, table::Column};
 use clap::Args;
@@ -10,6 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use sim::replacement::{Curve, Point, Policy, Sequence, SequenceError, lru_curve, sampled_curve};
 use sim::setup::Size;
+use std::path::{Path, PathBuf};
 use store::control::Problem;
 use store::workers::side_by_side;
 
@@ -26,7 +28,8 @@ POLICIES:
 EXAMPLES:
   entrepot-lab sim replacement --trace OLTP.lis.zst --policy lru,arc,s3-fifo --size 1000,5%
   entrepot-lab sim replacement --trace cs.trace.gz --format lirs --curve --output csv
-  entrepot-lab sim replacement --generate zipf:theta=1.0 --curve --sample 0.01")]
+  entrepot-lab sim replacement --generate zipf:theta=1.0 --curve --sample 0.01
+  entrepot-lab sim replacement --generate zipf --policy lru,arc,sieve --curve --plot curve.svg")]
 pub struct Replacement {
     #[command(flatten)]
     traces: TraceArgs,
@@ -55,6 +58,9 @@ pub struct Replacement {
     /// Leave writes out.
     #[arg(long)]
     reads_only: bool,
+    /// Also draw the miss ratios as an SVG file: lines of a curve, otherwise bars for each size.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// Caches that run side by side; without it, as many as there are cores.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -73,6 +79,9 @@ impl Replacement {
         let block = block.ok_or_else(|| Problem::wrong("--block is no multiple of 512 below 4 GiB"))?;
         if self.sample.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
             return Err(Problem::wrong("--sample is a share of the blocks above 0 and at most 1").into());
+        }
+        if let Some(path) = &self.plot {
+            plottable(path)?;
         }
         let sizes: Vec<Size> = self
             .size
@@ -95,7 +104,25 @@ impl Replacement {
         let took = cpu_s() - began;
         let caches = policies.len() * capacities.len();
         eprintln!("simulated  {caches} caches in {took:.3} CPU-seconds");
+        if let Some(path) = &self.plot {
+            std::fs::write(path, self.drawn(&curves, block))
+                .map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
+        }
         self.show(&curves, &capacities)
+    }
+
+    fn drawn(&self, curves: &[Curve], block: u32) -> String {
+        let series: Vec<Series> = curves
+            .iter()
+            .map(|curve| Series {
+                label: curve.policy.word().to_owned(),
+                points: curve.points.iter().map(|point| (point.capacity as f64, point.miss_ratio)).collect(),
+            })
+            .collect();
+        let x = format!("size of the cache (blocks of {block} bytes)");
+        let title = if self.sample.is_some() { "Estimated miss ratios" } else { "Miss ratios" };
+        let labels = Labels { title, x: &x, y: "misses / accesses" };
+        chart::svg(&labels, &series, if self.curve { Shape::Lines } else { Shape::Bars })
     }
 
     fn policies(&self) -> Result<Vec<Policy>> {
@@ -218,6 +245,17 @@ impl Replacement {
         }
         Ok(0)
     }
+}
+
+/// Refuses a chart that could not be written, before anything is simulated.
+fn plottable(path: &Path) -> Result<()> {
+    if path.extension().is_none_or(|extension| extension != "svg") {
+        let problem = Problem::wrong(format!("--plot {} is no SVG file", path.display()));
+        return Err(problem.so("nothing was simulated").try_this("give it a name that ends in .svg").into());
+    }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(".".as_ref());
+    std::fs::metadata(directory).map_err(|error| Failure::of_io(&directory.display().to_string(), &error))?;
+    Ok(())
 }
 
 fn cpu_s() -> f64 {
