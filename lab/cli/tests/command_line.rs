@@ -45,7 +45,6 @@ const WORDS: Words = Words {
         &["sim", "stripe", "validate"],
         &["sim", "stripe", "clients"],
         &["sim", "stripe", "run"],
-        &["sim", "stripe", "clients"],
         &["sim", "tier"],
         &["sim", "volume"],
         &["emulate-disk"],
