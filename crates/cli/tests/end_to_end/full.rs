@@ -143,7 +143,7 @@ fn a_full_namespace_refuses_names_and_keeps_what_it_has() {
     assert!(fs::read(volume.at.join("keep")).expect("read") == keep, "it starts although the namespace is full");
     fs::remove_file(volume.at.join("f0")).expect("remove");
     fs::write(volume.at.join("again"), &block[..1000]).expect("there is space again");
-    volume.ok(&["check"]);
+    volume.until_nothing_is_left();
 }
 
 /// [S-421]

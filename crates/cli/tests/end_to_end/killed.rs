@@ -57,7 +57,7 @@ fn killed_in_the_middle_of_a_stage_in() {
     assert!(fetched > 0, "there was a rest");
     assert!(nginx.sent_bytes() - before <= fetched + 2, "and a probe");
     assert!(std::fs::read(volume.at.join("f")).expect("read") == data);
-    volume.ok(&["check"]);
+    volume.until_nothing_is_left();
 }
 
 /// [S-049]

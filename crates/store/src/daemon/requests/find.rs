@@ -5,14 +5,14 @@ use crate::Error;
 use crate::control::answers::{File, Search};
 use crate::control::{Caller, Find, FindState, Problem, Responder};
 use crate::daemon::Core;
+use crate::descent::{Descent, Met};
 use crate::target::State;
 use policy::TargetId;
 use policy::layout::{Layout, MirrorState, ObjectState};
-use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
 use rustix::io::Errno;
 use serde_json::json;
-use std::ffi::CStr;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Search, Problem> {
@@ -32,19 +32,6 @@ struct Scan<'a> {
     /// Owner of the files; `None`: all users.
     uid: Option<u32>,
     now_s: u64,
-}
-
-/// An open directory of the scan, with its path.
-struct Level {
-    fd: OwnedFd,
-    entries: Dir,
-    path: String,
-}
-
-impl Level {
-    fn open(fd: OwnedFd, path: String) -> rustix::io::Result<Level> {
-        Ok(Level { entries: Dir::read_from(&fd)?, fd, path })
-    }
 }
 
 impl<'a> Scan<'a> {
@@ -83,63 +70,40 @@ impl<'a> Scan<'a> {
                     .try_this("name a directory; `entrepot layout FILE` shows a file"),
                 _ => failed(error),
             })?;
-        let mut levels = vec![Level::open(root, self.what.path.clone()).map_err(failed)?];
-        while let Some(level) = levels.last_mut() {
+        let mut descent = Descent::new(&root).map_err(failed)?;
+        while let Some(met) = descent.next() {
             if out.stop().is_set() {
                 return Err(Problem::failed("the search was stopped"));
             }
-            let entry = match level.entries.next() {
-                Some(Ok(entry)) => entry,
-                Some(Err(_)) => {
-                    unread += 1;
-                    levels.pop();
-                    continue;
+            let found = met.map_err(Error::from).and_then(|met| self.file(&descent, &met));
+            match found {
+                Ok(Some(file)) => {
+                    files += 1;
+                    bytes += file.bytes;
+                    out.progress(json!(file));
                 }
-                None => {
-                    levels.pop();
-                    continue;
-                }
-            };
-            let name = entry.file_name();
-            if name == c"." || name == c".." {
-                continue;
-            }
-            let (text, stat) = match (name.to_str(), statat(&level.fd, name, AtFlags::SYMLINK_NOFOLLOW)) {
-                (_, Err(Errno::NOENT)) => continue, // removed in between
-                (Ok(text), Ok(stat)) => (text, stat),
-                _ => {
-                    unread += 1;
-                    continue;
-                }
-            };
-            let path = if level.path.is_empty() { text.to_owned() } else { format!("{}/{text}", level.path) };
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => {
-                    match openat(&level.fd, name, flags, Mode::empty()).and_then(|fd| Level::open(fd, path)) {
-                        Ok(level) => levels.push(level),
-                        Err(Errno::NOENT) => {}
-                        Err(_) => unread += 1,
-                    }
-                }
-                FileType::RegularFile if self.attributes_match(&stat) => match self.file(level, name, path, &stat) {
-                    Ok(Some(file)) => {
-                        files += 1;
-                        bytes += file.bytes;
-                        out.progress(json!(file));
-                    }
-                    Ok(None) => {}
-                    Err(_) => unread += 1,
-                },
-                _ => {}
+                Ok(None) => {}
+                Err(_) => unread += 1,
             }
         }
         let unread = if self.caller.is_operator() { unread } else { 0 };
         Ok(Search { files, bytes, unread })
     }
 
-    /// Returns a file whose attributes match, if its layout matches and the caller may see it.
-    fn file(&self, level: &Level, name: &CStr, path: String, stat: &Stat) -> Result<Option<File>, Error> {
-        let layout = match self.asks_for_layout().then(|| self.core.files.open_at(&level.fd, name)).transpose()? {
+    /// Returns a file that matches, if the caller may see it.
+    fn file(&self, descent: &Descent, met: &Met) -> Result<Option<File>, Error> {
+        if met.inode.is_some() {
+            return Ok(None);
+        }
+        let stat = match statat(&met.directory, &met.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if self.attributes_match(&stat) => stat,
+            Ok(_) | Err(Errno::NOENT) => return Ok(None), // or removed in between
+            Err(error) => return Err(error.into()),
+        };
+        let below = Path::new(&self.what.path).join(descent.path_of(&met.name));
+        let path = below.into_os_string().into_string().map_err(|_| Errno::ILSEQ)?;
+        let open = || self.core.files.open_at(&met.directory, &met.name);
+        let layout = match self.asks_for_layout().then(open).transpose()? {
             Some(Some(file)) => file.layout(),
             Some(None) => return Ok(None),
             None => None,
@@ -151,7 +115,7 @@ impl<'a> Scan<'a> {
         }
         let mirrors = || layout.as_ref().map_or(0, |layout| layout.mirrors.len() as u64);
         let mirrors = self.what.with_mirrors.then(mirrors);
-        Ok(Some(File { path, bytes: stat.st_size as u64, uid: stat.st_uid, used_s: used_s(stat), mirrors }))
+        Ok(Some(File { path, bytes: stat.st_size as u64, uid: stat.st_uid, used_s: used_s(&stat), mirrors }))
     }
 
     fn attributes_match(&self, stat: &Stat) -> bool {

@@ -1,11 +1,13 @@
 //! Lists the files at or below a path, for callers that have numbers and need names.
 
 use super::Checker;
+use crate::descent::Descent;
 use crate::file::File;
 use crate::stage::place::names;
 use policy::FileId;
 use rustix::fd::OwnedFd;
-use rustix::fs::{Dir, FileType, OFlags, fstat};
+use rustix::fs::{FileType, OFlags, fstat};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl Checker {
@@ -25,24 +27,20 @@ impl Checker {
     /// names are left out.
     pub fn files_below(&self, path: &str) -> Vec<(FileId, String)> {
         let mut files = Vec::new();
-        let mut todo: Vec<_> = names(path).into_iter().collect();
-        while let Some(names) = todo.pop() {
-            let Ok(fd) = self.open(&names, OFlags::RDONLY) else { continue };
-            let Ok(stat) = fstat(&fd) else { continue };
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => {
-                    let entries = Dir::new(fd).into_iter().flatten().flatten();
-                    let plain = entries.filter_map(|e| e.file_name().to_str().ok().map(str::to_string));
-                    for name in plain.filter(|name| name != "." && name != "..") {
-                        todo.push(names.iter().cloned().chain([name]).collect());
-                    }
-                }
-                FileType::RegularFile => {
-                    let file = self.files.get_or_open(fd).ok();
-                    let layout = file.and_then(|file| file.layout());
-                    files.extend(layout.map(|layout| (layout.file, names.join("/"))));
-                }
-                _ => {}
+        let mut add = |file: Option<Arc<File>>, path: PathBuf| {
+            let layout = file.and_then(|file| file.layout());
+            files.extend(layout.map(|layout| layout.file).zip(path.into_os_string().into_string().ok()));
+        };
+        let opened = names(path).ok().and_then(|names| Some((self.open(&names, OFlags::RDONLY).ok()?, names.join("/"))));
+        let Some((fd, top)) = opened else { return files };
+        let Ok(mut descent) = Descent::new(&fd) else {
+            add(self.files.get_or_open(fd).ok(), top.into());
+            return files;
+        };
+        while let Some(met) = descent.next() {
+            if let Some(met) = met.ok().filter(|met| met.inode.is_none()) {
+                let file = self.files.open_at(&met.directory, &met.name).ok().flatten();
+                add(file, Path::new(&top).join(descent.path_of(&met.name)));
             }
         }
         files

@@ -50,7 +50,7 @@ pub struct Replacement {
     #[arg(long, value_name = "SHARE")]
     sample: Option<f64>,
     /// Number of samples of an estimate.
-    #[arg(long, value_name = "N", default_value_t = 5, requires = "sample")]
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "sample", value_parser = clap::value_parser!(u64).range(2..=1000))]
     samples: u64,
     /// Size of a block.
     #[arg(long, default_value = "4KiB", value_name = "SIZE", value_parser = super::words::size)]
