@@ -35,20 +35,24 @@ fn a_large_file_is_brought_by_several_nodes_each_byte_once() {
         // A draining node takes no part.
         let (part, idle) = nodes.split_at(nodes.len() - n);
         idle.iter().for_each(|drains| node.ok(&["node", "drain", &drains.name()]));
-        web.forget();
-        let file = format!("big{n}");
-        node.ok(&["stage", "in", &web.uri("slow/big"), &format!("{}/{file}", node.at)]);
-        nodes.iter().for_each(|node| has(node, &file, &data));
-        let mut by: BTreeMap<String, usize> = BTreeMap::new();
-        web.asked_by().into_iter().for_each(|(range, host)| *by.entry(host).or_default() += range.len());
-        println!("bytes by host: {by:?}");
-        let takes_part = |node: &Node<'_>| by.get(&node.host.address()).is_some_and(|bytes| *bytes > 4 << 20);
-        assert!(by.len() == part.len() && part.iter().all(takes_part), "{by:?}\n{}", node.log());
-        let all: usize = by.values().sum();
-        assert!(
-            (SIZE..SIZE + 100).contains(&all),
-            "{all} bytes but for what is asked to see whether ranges are served"
-        );
+        // On a loaded machine a node may begin after the others have brought everything.
+        let shared_by_all = (0..3).any(|attempt| {
+            web.forget();
+            let file = format!("big{n}.{attempt}");
+            node.ok(&["stage", "in", &web.uri("slow/big"), &format!("{}/{file}", node.at)]);
+            nodes.iter().for_each(|node| has(node, &file, &data));
+            let mut by: BTreeMap<String, usize> = BTreeMap::new();
+            web.asked_by().into_iter().for_each(|(range, host)| *by.entry(host).or_default() += range.len());
+            println!("bytes by host: {by:?}");
+            let all: usize = by.values().sum();
+            assert!(
+                (SIZE..SIZE + 100).contains(&all),
+                "{all} bytes but for what is asked to see whether ranges are served"
+            );
+            let takes_part = |node: &Node<'_>| by.get(&node.host.address()).is_some_and(|bytes| *bytes > 4 << 20);
+            by.len() <= part.len() && part.iter().all(takes_part)
+        });
+        assert!(shared_by_all, "{}", node.log());
         idle.iter().for_each(|drained| node.ok(&["node", "restore", &drained.name()]));
     }
     are_in_order(&nodes);
