@@ -31,7 +31,8 @@ impl Checker {
             let layout = file.and_then(|file| file.layout());
             files.extend(layout.map(|layout| layout.file).zip(path.into_os_string().into_string().ok()));
         };
-        let opened = names(path).ok().and_then(|names| Some((self.open(&names, OFlags::RDONLY).ok()?, names.join("/"))));
+        let opened =
+            names(path).ok().and_then(|names| Some((self.open(&names, OFlags::RDONLY).ok()?, names.join("/"))));
         let Some((fd, top)) = opened else { return files };
         let Ok(mut descent) = Descent::new(&fd) else {
             add(self.files.get_or_open(fd).ok(), top.into());
