@@ -101,7 +101,7 @@ impl MountRequest {
         Ok(flags(before, &self.options, self.is_sloppy).map_err(|option| {
             Problem::wrong(format!("the mount option `{option}` is not understood"))
                 .so(so)
-                .try_this("how a volume behaves is said in its volume.toml, not by mount options")
+                .try_this("set the behaviour of a volume in its volume.toml, not by mount options")
         })?)
     }
 

@@ -186,7 +186,7 @@ fn run(mut command: Command) -> io::Result<()> {
         drop(stderr.take(COMPLAINT_BYTES_MAX).read_to_end(&mut said));
     }
     let said = String::from_utf8_lossy(&said);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it reports no cause");
     Err(io::Error::other(format!("{program}: {status}: {}", last.trim())))
 }
 

@@ -114,10 +114,8 @@ impl Answers {
     async fn health(&self) -> Health {
         let watched = self.watched.clone();
         let health = self.health.at("", move || watched.health()).await;
-        health.unwrap_or_else(|| Health {
-            failing: vec!["the store of the state does not answer".into()],
-            degraded: Vec::new(),
-        })
+        health
+            .unwrap_or_else(|| Health { failing: vec!["the state store does not answer".into()], degraded: Vec::new() })
     }
 
     async fn at_a_glance(&self) -> Answer {

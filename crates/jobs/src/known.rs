@@ -172,7 +172,7 @@ impl KnownJobs {
         let all = match self.elsewhere() {
             Ok(all) => Arc::new(all),
             Err(error) => {
-                tracing::debug!("jobs of other nodes are not known now: {error}");
+                tracing::debug!("jobs of other nodes cannot be listed now: {error}");
                 read.as_ref().map(|(_, all)| all.clone()).unwrap_or_default()
             }
         };

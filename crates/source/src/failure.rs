@@ -90,7 +90,7 @@ pub fn of_status(status: StatusCode) -> SourceError {
         401 | 403 | 407 => SourceError::Denied(text),
         412 => SourceError::Changed(text),
         408 | 425 | 429 | 500 | 502 | 503 | 504 => SourceError::Passing(text),
-        300..=399 => SourceError::Permanent(format!("{text}: it wants another place to be named")),
+        300..=399 => SourceError::Permanent(format!("{text}: it requires another address")),
         _ => SourceError::Permanent(text),
     }
 }

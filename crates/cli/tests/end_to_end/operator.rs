@@ -68,7 +68,7 @@ fn a_layout_that_cannot_be_is_refused_with_the_reason() {
         rustix::fs::XattrFlags::empty(),
     );
     assert_eq!(attribute, Err(rustix::io::Errno::INVAL), "by the attribute too");
-    assert!(out(&volume.run(&["layout", "d"])).contains("as the volume's [layout] says"));
+    assert!(out(&volume.run(&["layout", "d"])).contains("as set in the volume's [layout]"));
     volume.ok(&["layout", "set", "d", "mirrors=2", "tier=fast"]);
     assert_eq!(out(&volume.run(&["layout", "d"])), "new files in it: mirrors=2 tier=fast\n");
     assert_eq!(volume.json(&["layout", "d"])["request"], "mirrors=2 tier=fast");

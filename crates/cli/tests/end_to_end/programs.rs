@@ -105,7 +105,7 @@ fn the_advised_interval_says_what_it_rests_on() {
     write(&volume, "wave", "1", &real::noise(1 << 20)).expect("written");
     real::until("it is complete", || complete(&volume, "wave", "1"));
     let refused = advise(&["wave"]);
-    assert!(code(&refused) == 2 && err(&refused).contains("between failures is not known"), "{}", err(&refused));
+    assert!(code(&refused) == 2 && err(&refused).contains("between its failures is unknown"), "{}", err(&refused));
     assert!(out(&advise(&[])).contains("not known yet"), "{}", out(&advise(&[])));
 
     let of_volume = volume.json(&["checkpoint", "status"])["applications"][0].clone();

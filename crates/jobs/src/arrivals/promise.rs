@@ -59,7 +59,7 @@ fn say_promised(shared: &Shared, nodes: &Nodes) {
     let promised = shared.view.lock().promised();
     match nodes.look().and_then(|look| nodes.put(look, promised, false)) {
         Ok(true) => {}
-        Ok(false) => tracing::debug!("another node was quicker: said again at the next look"),
+        Ok(false) => tracing::debug!("another node was quicker: retried at the next check"),
         Err(why) => tracing::debug!("{why}"),
     }
 }

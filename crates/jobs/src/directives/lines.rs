@@ -422,7 +422,7 @@ fn text(bytes: &[u8]) -> Result<&str, Refusal> {
 fn read_staging(bytes: &[u8]) -> Result<(Says, Option<char>), Refusal> {
     let words::Fields { words, pattern } = words::split(text(bytes)?)?;
     let Some(first) = words.first() else {
-        return Err(Refusal::new("the directive says nothing", "write a command after it, or remove the line"));
+        return Err(Refusal::new("the directive is empty", "write a command after it, or remove the line"));
     };
     let says = if matches!(first.as_str(), "-retry" | "--retry") {
         let retries = match words.as_slice() {

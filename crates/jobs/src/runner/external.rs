@@ -75,7 +75,7 @@ impl Runner {
         core.remember(&record).map_err(|e| {
             core.volume.unmark_checkpoints(&Core::mark(id));
             directory::remove(&plan.datawarp);
-            Error::World(format!("the job could not be remembered: {e}"))
+            Error::World(format!("the job could not be saved: {e}"))
         })?;
         core.table.lock().jobs.insert(id, record);
         core.changed.notify_all();
@@ -429,9 +429,8 @@ fn over(core: &Arc<Core>, record: &mut Record, kind: PartKind, ending: Ending) {
     let started_ms = record.part(kind).and_then(|part| part.dispatched_ms).unwrap_or_else(now_ms);
     let report = PartReport { kind, started_ms, ended_ms: now_ms(), ending: ending.clone(), steps: Vec::new() };
     let ok = ending.is_success();
-    let reason = (!ok).then(|| {
-        format!("{}; `entrepot job log {} --part {kind}` may say more", why(record, kind, &report), record.id)
-    });
+    let reason =
+        (!ok).then(|| format!("{}; see `entrepot job log {} --part {kind}`", why(record, kind, &report), record.id));
     if let Some(part) = record.part_mut(kind) {
         part.progress = if ok { Progress::Done } else { Progress::Failed };
         part.report = Some(report);

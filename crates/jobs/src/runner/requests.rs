@@ -86,7 +86,7 @@ impl Runner {
         let refused = if table.closed {
             Some(Error::refused("the daemon is stopping", "submit again when it is back"))
         } else {
-            core.remember(&record).err().map(|error| Error::World(format!("the job could not be remembered: {error}")))
+            core.remember(&record).err().map(|error| Error::World(format!("the job could not be saved: {error}")))
         };
         if let Some(error) = refused {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));

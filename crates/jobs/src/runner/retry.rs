@@ -75,8 +75,9 @@ impl Runner {
     fn prepare(&self, caller: Caller, record: &Record, kind: PartKind, asked: Retry) -> Result<(), Error> {
         let (core, id) = (&self.core, record.id);
         if caller.uid != record.owner.uid {
-            let cause =
-                format!("the {kind} of job {id} runs in the environment of whoever asks, and you are not its owner");
+            let cause = format!(
+                "the {kind} of job {id} runs in the environment of the requesting user, and you are not its owner"
+            );
             return Err(Error::refused(cause, format!("have {} ask for it", record.user)));
         }
         let request = Submit {

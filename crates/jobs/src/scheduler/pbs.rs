@@ -70,7 +70,7 @@ impl Scheduler for Pbs {
         match ask("qstat", &["-x", "-f", "-F", "json", id], &[]) {
             Ok(text) => parse(&text, id),
             Err(Error::Command { cause, .. }) if cause.contains("Unknown Job") => Ok(PartStatus {
-                ending: Some(Ending::Lost { cause: "PBS has forgotten how it ended".into() }),
+                ending: Some(Ending::Lost { cause: "PBS has no record of its end any more".into() }),
                 ..PartStatus::default()
             }),
             Err(error) => Err(error),

@@ -114,7 +114,7 @@ impl fmt::Display for ConfigError {
                 "SARC's lists are one for what is sequential and one for the rest, and without a prefetcher nothing is; take lru, which that comes \
                  to, or a prefetcher",
             ),
-            ConfigError::Streams => f.write_str("no stream can be remembered; set streams_max to at least 1"),
+            ConfigError::Streams => f.write_str("the cache can track no stream; set streams_max to at least 1"),
         }
     }
 }

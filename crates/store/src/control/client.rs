@@ -116,8 +116,8 @@ impl Client {
                 Err(e) => return Err(self.broken(&sent.err().unwrap_or(e))),
             };
             let answer: Answer = serde_json::from_slice(&line).map_err(|e| {
-                Problem::failed(format!("the daemon's answer is not understood: {e}"))
-                    .so("whether the request was carried out is not known")
+                Problem::failed(format!("the daemon's answer is not valid: {e}"))
+                    .so("the request may have been carried out")
                     .try_this("use the `entrepot` of the same version as the daemon")
             })?;
             if let Some(problem) = answer.error {
@@ -136,7 +136,7 @@ impl Client {
             _ => format!("the connection to the daemon on {} broke: {e}", self.path.display()),
         };
         Problem::new(exit::NO_DAEMON, cause)
-            .so("whether the request was carried out is not known")
+            .so("the request may have been carried out")
             .try_this("look at `entrepot status` and at the daemon's log, then repeat the command")
     }
 }

@@ -116,7 +116,7 @@ impl<'a> Lines<'a> {
         };
         admitted.map_err(|_| {
             let cause = "the daemon holds as many long requests as it has memory for, or as one user may have";
-            End::Refused(Problem::new(exit::BUSY, cause).try_this("try again when others are served"))
+            End::Refused(Problem::new(exit::BUSY, cause).try_this("try again later"))
         })
     }
 }

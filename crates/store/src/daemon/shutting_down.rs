@@ -54,7 +54,7 @@ fn look(nodes: &Nodes, core: &Weak<Core>) {
                     said = now;
                 }
                 Ok(()) => said = now,
-                Err(error) => tracing::debug!("others do not hear how far this node is: {error}"),
+                Err(error) => tracing::debug!("the progress of this node could not be published: {error}"),
             }
         }
     }

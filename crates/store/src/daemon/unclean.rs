@@ -104,7 +104,7 @@ impl Unclean {
         if matches!(*self.known.lock(), PreviousEnd::Nothing(_))
             && let Err(error) = std::fs::remove_file(&self.mark)
         {
-            tracing::debug!("the next start takes this end for an unclean one: {error}");
+            tracing::debug!("the next start treats this end as unclean: {error}");
         }
     }
 

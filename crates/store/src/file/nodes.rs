@@ -296,7 +296,7 @@ impl File {
         if copies != 0
             && let Err(error) = self.stub.set_copy(Node(copies), false)
         {
-            tracing::debug!("a file goes on saying that this node copies it: {error}");
+            tracing::debug!("the copy mark of this node stays on a file: {error}");
         }
     }
 

@@ -290,10 +290,10 @@ impl Report {
             text += &format!("{path}{what}{range}; {outcome}\n");
         }
         for Part { node, host, .. } in self.nodes.iter().filter(|node| !node.answered) {
-            text += &format!("node {node} on {host} did not answer: what it alone knows is not known\n");
+            text += &format!("node {node} on {host} did not answer: its own state is unknown\n");
         }
         for why in &self.unseen {
-            text += &format!("nothing is removed, since not everything was seen: {why}\n");
+            text += &format!("no object is removed, since the check was incomplete: {why}\n");
         }
         let open = self.findings.iter().filter(|f| f.outcome != Outcome::Repaired).count();
         text += &match (self.findings.len(), open) {

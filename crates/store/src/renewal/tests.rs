@@ -197,7 +197,7 @@ fn a_target_that_is_away_is_refused_and_then_a_failed_one() {
             fs::create_dir(world.at("targets/fast1")).unwrap();
         }
         let refused = world.refuses(&Wish::default());
-        assert!(refused.contains("\"fast1\" cannot be looked at") && refused.contains("--lost fast1"), "{refused}");
+        assert!(refused.contains("\"fast1\" cannot be checked") && refused.contains("--lost fast1"), "{refused}");
         assert!(refused.contains("1 files, such as d/f"), "{refused}");
         assert!(world.refuses(&lost(&["fast0"])).contains("is no lost one"));
         let rebuilt = world.rebuild(&lost(&["fast1"])).unwrap();

@@ -66,7 +66,7 @@ impl Sources {
                 .push(format!("{} serves no ranges: it is read from its start, and cannot be continued", place.uri));
         } else if !found.1.notices_replacement(&place.version) {
             self.notes.push(format!(
-                "{} does not tell its versions apart: it is read with one request, and cannot be continued",
+                "{} returns no version of the file: it is read with one request, and cannot be continued",
                 place.uri
             ));
         }

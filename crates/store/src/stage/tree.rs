@@ -295,7 +295,7 @@ fn check_entry(uri: &str, entry: &Entry) -> Result<(), StageError> {
     if clean && link {
         return Ok(());
     }
-    let why = format!("its listing has a name that cannot be taken: {:?}; nothing was changed", entry.path);
+    let why = format!("its listing has a name that cannot be used: {:?}; nothing was changed", entry.path);
     Err(StageError::of_source(uri, SourceError::Permanent(why)))
 }
 

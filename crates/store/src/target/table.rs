@@ -72,7 +72,9 @@ pub enum OrderError {
     #[error("there is no target {0}")]
     Unknown(TargetId),
     /// It does not answer, or is another target.
-    #[error("target {name} stays failed: its probe says \"{error}\". Mount or mend what is under it, then restore it")]
+    #[error(
+        "target {name} stays failed: its probe reports \"{error}\". Mount or mend what is under it, then restore it"
+    )]
     Unwell {
         /// Name of the target in the volume.
         name: String,

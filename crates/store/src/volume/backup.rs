@@ -79,7 +79,8 @@ pub fn adopt_state(config: &Config) -> Result<(), Problems> {
         let cause = format!("the state in {} is empty", config.state.display());
         return Err(Problems::refused(
             cause,
-            "Use `entrepot state rebuild`: an empty state knows no target, and would give the numbers of those that are away to others",
+            "Use `entrepot state rebuild`: an empty state has no targets, and would give the numbers of those that \
+             are away to others",
         ));
     }
     let state = rest.state(config)?;

@@ -65,7 +65,7 @@ pub fn foreign_node(namespace: &Path) -> Option<(String, bool)> {
         let renewed = |one: &&Foreign| known.iter().any(|before| before.node == one.node && before.beat < one.beat);
         if let Some(older) = now.iter().find(renewed) {
             return Some((
-                format!("{} runs an older entrepot, and does not know what newer ones write", shown(older)),
+                format!("{} runs an older entrepot, and cannot read the files of newer ones", shown(older)),
                 false,
             ));
         }

@@ -90,7 +90,7 @@ impl Volume {
         if !new.is_empty()
             && let Err(error) = Message::targets(&new).send(&*state, None)
         {
-            tracing::warn!("other nodes do not hear of new targets: {error}");
+            tracing::warn!("new targets could not be published to other nodes: {error}");
         }
         targets.measure_now();
         let joining = shared.then(|| joining::join(&config.namespace)).transpose().map_err(failed)?;
@@ -332,7 +332,11 @@ fn remember_changes(targets: &Targets, state: &Arc<dyn State>, shared: bool) {
             return;
         }
         if let Err(error) = state.set_target_state(change.target, change.to, change.by_operator) {
-            tracing::error!("target {} is {}, but a restart will not know: {error}", change.name, change.to);
+            tracing::error!(
+                "target {} is {}, but this order cannot be saved for a restart: {error}",
+                change.name,
+                change.to
+            );
         }
     });
 }

@@ -156,7 +156,7 @@ impl Orders {
         if known.kept.remove(&target).is_some()
             && let Err(error) = self.write(&known.kept)
         {
-            tracing::warn!("an order that the state store has is said to it again at the next start: {error}");
+            tracing::warn!("an order that the state store has is sent to it again at the next start: {error}");
         }
     }
 

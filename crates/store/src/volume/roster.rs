@@ -63,13 +63,13 @@ impl Volume {
             }
             Err(error) if self.config.is_shared() => return Err(self.kept(&target, given, &error)),
             Err(error) => {
-                let cause = format!("target {name} is {state}, but a restart will not know: {error}");
+                let cause = format!("target {name} is {state}, but this order cannot be saved for a restart: {error}");
                 let problem = Problem::new(cause, "the order holds until then", "Mend the state store and repeat it");
                 return Err(Problems::one(problem.failed()));
             }
         }
         if let Err(error) = Message::targets(&[target.id()]).send(&*self.state, None) {
-            tracing::warn!("other nodes hear of the order for target {name} when they start: {error}");
+            tracing::warn!("other nodes get the order for target {name} when they start: {error}");
         }
         Ok(state)
     }
@@ -247,7 +247,7 @@ impl Volume {
                     return Err(Problems::refused(format!("target {name} holds {held}"), drain));
                 }
                 Err(error) => {
-                    return Err(Problems::refused(format!("target {name} cannot be looked at: {error}"), drain));
+                    return Err(Problems::refused(format!("target {name} cannot be checked: {error}"), drain));
                 }
             }
         }
@@ -258,7 +258,7 @@ impl Volume {
         self.orders.forget(target.id());
         if let Err(error) = target.run(|medium| medium.disown()) {
             tracing::warn!(
-                "the identity of target {name} stays on it: {error}. Remove its `target.id` before it is used anew"
+                "the identity of target {name} stays on it: {error}. Remove its `target.id` before it is used again"
             );
         }
         edit::remove_target(&self.config.file, name)

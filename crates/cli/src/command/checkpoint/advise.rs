@@ -124,7 +124,7 @@ impl Advise {
         let said = self.cost.map(|cost| SourcedSpan { seconds: cost.as_secs_f64(), from: "as you say".into() });
         let what = seen.map_or("a checkpoint".to_owned(), |seen| format!("a checkpoint of {}", seen.name));
         said.or_else(measured).ok_or_else(|| {
-            Problem::wrong(format!("what {what} takes is not known"))
+            Problem::wrong(format!("the time of {what} is unknown"))
                 .so("no interval follows")
                 .try_this("give --cost, or the name of an application that wrote one")
                 .into()
@@ -144,7 +144,7 @@ impl Advise {
             (None, None) => None,
         };
         said.or_else(known).ok_or_else(|| {
-            Problem::wrong("how long it runs between failures is not known")
+            Problem::wrong("the time between its failures is unknown")
                 .so("no interval follows")
                 .try_this("give --mtbf, or --nodes with --node-mtbf; `checkpoint begin` takes --mtbf and --nodes too")
                 .into()

@@ -104,7 +104,7 @@ fn open_to_others(name: &str, role: Role, path: &Path) -> Option<Finding> {
         // One of the two that is closed is enough.
         None => mode(path)? & 0o077 != 0 && mode(&inner)? & 0o077 != 0,
     };
-    let why = "others could read or change what is another user's, beside the mount and its permissions";
+    let why = "other users could read or change files there, without the permission checks of the mount";
     let closed = if role == Role::State { 0o711 } else { 0o700 };
     open.then(|| {
         Finding::failure(

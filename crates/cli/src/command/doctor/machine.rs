@@ -90,7 +90,7 @@ fn helper() -> Finding {
         Finding::ok("FUSE", format!("{} mounts for ordinary users", path.display()))
     } else {
         let what = format!("{} is not setuid root", path.display());
-        Finding::failure("FUSE", what, why, "install the package fuse3 anew, or run the daemon as root")
+        Finding::failure("FUSE", what, why, "install the package fuse3 again, or run the daemon as root")
     }
 }
 

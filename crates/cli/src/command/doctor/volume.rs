@@ -12,16 +12,16 @@ pub fn of_daemon(socket: &Path) -> CheckResult {
     if let Some(file) = status.as_ref().ok().and_then(|status| status.file.clone()) {
         return CheckResult { further: vec![Subject::Volume { file }], ..CheckResult::default() };
     }
-    let why = "what the volume's file says is not known, so only the machine was looked at";
+    let why = "the settings of the volume are unknown, so only the machine was checked";
     let finding = match Client::connect(socket).err().or(status.err()) {
         Some(problem) => {
             Finding::failure("daemon", problem.cause, why, "name the volume's file: entrepot doctor VOLUME.TOML")
         }
         None => Finding::warning(
             "daemon",
-            "it tells who runs it alone what the volume's file is",
+            "it returns the path of the volume's file to its operator only",
             why,
-            "ask who runs the volume",
+            "ask the operator of the volume",
         ),
     };
     vec![finding].into()

@@ -27,7 +27,7 @@ impl Accounts {
         if self.keep_days == 0 {
             return Err(Problem::wrong("this volume keeps no accounts")
                 .so("there is nothing to show")
-                .try_this("set `keep` in `[accounting]` of volume.toml, and start the daemon anew"));
+                .try_this("set `keep` in `[accounting]` of volume.toml, and restart the daemon"));
         }
         if !caller.is_operator() && asked.uid.is_some_and(|uid| uid != caller.uid) {
             return Err(Problem::denied("you may see your own account only").try_this("leave `--user` out"));

@@ -132,8 +132,9 @@ impl From<StageError> for Problem {
                     SourceError::Permanent(_) => Problem::not_found(cause).try_this("check the URI"),
                     SourceError::Denied(_) if uri.starts_with("file:") => Problem::denied(cause)
                         .try_this("files are read and written as you: name a place where you may, or ask its owner"),
-                    SourceError::Denied(_) => Problem::denied(cause)
-                        .try_this("say who you are: `entrepot stage --help` says where credentials come from"),
+                    SourceError::Denied(_) => {
+                        Problem::denied(cause).try_this("give credentials: `entrepot stage --help` lists their sources")
+                    }
                     SourceError::Passing(_) => {
                         Problem::failed(cause).try_this("run the same command again, or with `--retry N`")
                     }
@@ -175,7 +176,9 @@ impl From<StageError> for Problem {
             StageError::Checksum { .. } => Problem::new(exit::INCOMPLETE, cause)
                 .so("no file was put in place")
                 .try_this("check the checksum and the source"),
-            StageError::Running(_) => Problem::busy(cause).try_this("wait for that, or look for who does it"),
+            StageError::Running(_) => {
+                Problem::busy(cause).try_this("wait for its end, or find the process that runs it")
+            }
             StageError::Moving(_) => Problem::busy(cause).try_this("wait for its writer"),
             StageError::Stopped => Problem::new(exit::INTERRUPTED, cause)
                 .so("what was fetched is kept")

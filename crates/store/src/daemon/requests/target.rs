@@ -99,7 +99,7 @@ pub fn drain(
             Ok(told(format!("target {name} is empty; `entrepot target remove {name}` forgets it")))
         }
         Ok(objects) if core.volume.is_garbage(target.id(), &objects) => Ok(told(format!(
-            "no file lies on target {name} any more; {} that it does not let go of belong to no file; \
+            "no file lies on target {name} any more; {} that cannot be removed belong to no file; \
              `entrepot target remove {name}` forgets it",
             show_count(objects.len() as u64, "object")
         ))),
@@ -108,9 +108,9 @@ pub fn drain(
             format!("target {name} still holds {}", show_count(objects.len() as u64, "object")),
         )
         .so("it stays draining; nothing is lost")
-        .try_this("`entrepot status` says why; `entrepot check --repair` removes orphans; then drain it again")),
-        Err(e) => Err(Problem::failed(format!("target {name} cannot be looked at: {e}"))
-            .so("whether it is empty is not known")
+        .try_this("`entrepot status` shows the cause; `entrepot check --repair` removes orphans; then drain it again")),
+        Err(e) => Err(Problem::failed(format!("target {name} cannot be checked: {e}"))
+            .so("the target may still hold objects")
             .try_this("`entrepot target list` shows its state")),
     }
 }

@@ -65,10 +65,7 @@ impl File {
             let is_new = |id: &ObjectId| view.all().all(|slot| slot.id != *id);
             let new: Vec<_> = new.objects().map(|(_, object)| object.id).filter(is_new).collect();
             let names: Vec<_> = new.iter().map(ToString::to_string).collect();
-            tracing::warn!(
-                "nobody knows whether a layout names {}, which stays for ten minutes: {error}",
-                names.join(", ")
-            );
+            tracing::warn!("a layout may name {}, which stays for ten minutes: {error}", names.join(", "));
             new.into_iter().for_each(|id| self.pool.making.doubt(id));
             return Err(error);
         }

@@ -270,7 +270,7 @@ impl Checker {
                     _ => format!("{error}; put its stub back from a backup that keeps attributes, or remove it"),
                 });
                 found.report.findings.push(Finding::of(names, FindingKind::BadLayout, outcome));
-                found.unseen(names.join("/"), "its objects are not known");
+                found.unseen(names.join("/"), "its objects are unknown");
             }
         }
     }
@@ -442,7 +442,7 @@ impl Checker {
         let Some(record) = record.filter(|r| r.stripe_bytes > 0 && !r.modified) else { return };
         let sums = Sums::open(self.volume.side(), layout.file, record.stripe_bytes, record.size());
         if !matches!(sums, Ok(Some(_))) {
-            let why = "compute them anew with `entrepot source set --verify`".to_string();
+            let why = "compute them again with `entrepot source set --verify`".to_string();
             found.report.findings.push(Finding::of(names, FindingKind::SumsMissing, Outcome::Failed(why)));
         }
     }

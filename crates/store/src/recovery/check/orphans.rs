@@ -196,10 +196,7 @@ impl Checker {
         }
         let (answered_for, returned) = answered()?;
         if returned {
-            found.unseen(
-                "the tiers".into(),
-                "a segment went back to its slow copy while they were looked at; check again",
-            );
+            found.unseen("the tiers".into(), "a segment went back to its slow copy during the check; check again");
             return Ok(());
         }
         let cluster = self.files.pool().cluster.get();
