@@ -43,7 +43,7 @@ class Volume:
         try:
             below.encode()
         except UnicodeEncodeError:
-            raise Problem(WRONG_INPUT, f"{path!a} is not UTF-8, and the control socket speaks UTF-8 only",
+            raise Problem(WRONG_INPUT, f"{path!a} is not UTF-8, and the control socket accepts UTF-8 only",
                           next_step="rename it") from None
         return "" if below == "." else below
 

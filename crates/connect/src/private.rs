@@ -205,7 +205,7 @@ impl Drop for Private {
         }
         drop(self.cleaner.stdin.take()); // the shell unmounts the rest and removes the directory
         if let Err(error) = self.cleaner.wait() {
-            tracing::warn!(%error, dir = %self.dir.display(), "what cleans up after the connections did not end");
+            tracing::warn!(%error, dir = %self.dir.display(), "the cleanup process of the connections did not end");
         }
     }
 }

@@ -139,7 +139,7 @@ impl<B: Backend> Core<B> {
     pub fn records<T: DeserializeOwned>(&self, kind: &str) -> store::Result<Vec<T>> {
         let read = |(key, bytes): (String, Vec<u8>)| {
             let read = serde_json::from_slice(&bytes);
-            read.inspect_err(|error| tracing::error!("{kind} {key} cannot be read and is left alone: {error}")).ok()
+            read.inspect_err(|error| tracing::error!("{kind} {key} cannot be read and is ignored: {error}")).ok()
         };
         Ok(self.state.records(kind)?.into_iter().filter_map(read).collect())
     }

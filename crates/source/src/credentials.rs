@@ -155,7 +155,7 @@ fn from_file(address: &Address, who: &Identity) -> Result<Credentials, SourceErr
     // The parser's message quotes the line, which may hold a secret: report only its number.
     let tables: BTreeMap<String, Credentials> = toml::from_str(&text).map_err(|e| {
         let line = e.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
-        let why = format!("credentials file {}: line {line} is not as it should be", path.display());
+        let why = format!("credentials file {}: line {line} is not valid", path.display());
         SourceError::Permanent(why)
     })?;
     let found = tables.get(&address.authority()).or_else(|| tables.get(&address.host)).or_else(|| tables.get("*"));

@@ -49,7 +49,7 @@ fn http_status(text: &str) -> Option<StatusCode> {
 /// Maps an error of an http request, before or during its answer.
 pub fn of_http(e: BoxError) -> SourceError {
     if e.is::<Endless>() {
-        return SourceError::Permanent("the server sends from one place to the next without an end".into());
+        return SourceError::Permanent("the server redirects without an end".into());
     }
     let inner = innermost(&*e);
     let what = match () {
@@ -158,13 +158,13 @@ pub fn of_io(what: &str, e: &std::io::Error) -> SourceError {
 
 /// Error of a transfer that received no more bytes.
 pub fn stalled(what: &str, patience: std::time::Duration) -> SourceError {
-    SourceError::Passing(format!("{what}: nothing came for {} s; is the network there?", patience.as_secs_f32()))
+    SourceError::Passing(format!("{what}: no bytes arrived for {} s; check the network", patience.as_secs_f32()))
 }
 
 /// Error of a transfer that was too slow.
 pub fn slow(what: &str, bytes_s: u64, least_bytes_s: u64) -> SourceError {
     SourceError::Passing(format!(
-        "{what}: only {bytes_s} bytes a second came, and less than {least_bytes_s} are not waited for"
+        "{what}: only {bytes_s} bytes per second arrived, less than the minimum of {least_bytes_s}"
     ))
 }
 

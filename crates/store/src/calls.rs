@@ -217,7 +217,7 @@ impl Calls {
 }
 
 fn no_answer() -> Problem {
-    Problem::new(exit::NO_DAEMON, "the node that has to answer does not")
+    Problem::new(exit::NO_DAEMON, "the other node does not answer")
         .so("the change may have been made all the same")
         .try_this("`entrepot node list` shows which nodes are there; try again")
 }

@@ -42,7 +42,7 @@ pub fn promise(shared: &Shared) -> Vec<(Ticket, Action)> {
         match known.map_or(Ok(true), |(nodes, look)| nodes.put(look, decided.promised(), decided.grants())) {
             Ok(true) => return carry(shared, decided),
             Ok(false) if looks < LOOKS_MAX => {}
-            Ok(false) => break "other nodes were promised space in the same moment; looked at again soon".to_owned(),
+            Ok(false) => break "other nodes were promised space in the same moment; retried soon".to_owned(),
             Err(why) => break why,
         }
     };

@@ -290,7 +290,7 @@ impl Reader {
         match text(rest).and_then(|text| datawarp::read(number, word, text)) {
             Ok(datawarp::Line::Own(own)) => {
                 if let Some(first) = self.head.datawarp.own.replace(own) {
-                    let cause = format!("line {} has asked for the directory of the job already", first.line);
+                    let cause = format!("line {} requests the directory of the job already", first.line);
                     self.complain(number, Refusal::new(cause, "write one #DW jobdw line"));
                 }
             }

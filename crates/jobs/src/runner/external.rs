@@ -45,7 +45,7 @@ impl Runner {
         seen(core, asked.scheduler, answer.clone());
         if let Err(error) = answer {
             let mend = "the operator can mend it: start the daemon with the PATH and the SLURM_CONF of the scheduler's commands";
-            return Err(Error::refused(format!("the daemon cannot ask {}: {error}", asked.scheduler.name()), mend));
+            return Err(Error::refused(format!("the daemon cannot query {}: {error}", asked.scheduler.name()), mend));
         }
         let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s, arrays: false };
         let (script, name) = (asked.job.script.as_bytes(), &asked.job.file_name);
@@ -309,7 +309,7 @@ impl Unseen {
     /// Sentence for the operator.
     pub fn text(&self) -> String {
         let since = Time(self.since.elapsed().as_nanos() as u64);
-        format!("{} cannot be asked since {}: {}", self.kind.name(), arrivals::span(since), self.cause)
+        format!("{} has not answered since {}: {}", self.kind.name(), arrivals::span(since), self.cause)
     }
 }
 

@@ -92,7 +92,7 @@ impl Runner {
         let account = account::account(caller.uid, rustix::process::geteuid().is_root())?;
         let mut plan = record.plan.clone();
         if !core.clearing.wait(id, CLEARED_WITHIN) {
-            let cause = format!("what job {id} had in the volume is still being removed");
+            let cause = format!("the files of job {id} in the volume are still being removed");
             return Err(Error::refused(
                 cause,
                 "ask again when the volume answers: `entrepot status` shows whether it does",

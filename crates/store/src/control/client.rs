@@ -101,7 +101,7 @@ impl Client {
         let id = self.next_id;
         self.next_id += 1;
         let mut line = serde_json::to_vec(&wire::Sent { id, what })
-            .map_err(|e| Problem::wrong(format!("the request cannot be written down: {e}")))?;
+            .map_err(|e| Problem::wrong(format!("the request cannot be encoded: {e}")))?;
         if line.len() as u64 >= LINE_BYTES_MAX {
             return Err(Problem::wrong(format!("the request is longer than {LINE_BYTES_MAX} bytes"))
                 .try_this("ask for less at once"));

@@ -104,7 +104,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
     };
     match within(patience, "end", [steps])[..] {
         [Some(())] => tracing::info!("the volume is down"),
-        _ => tracing::warn!("something does not end (a target that hangs?); it is left behind"),
+        _ => tracing::warn!("a thread does not end (a hung target?); it is left behind"),
     }
     volume.release();
 }

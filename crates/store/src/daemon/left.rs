@@ -52,7 +52,7 @@ fn remove(core: &Core, nodes: &Nodes, left: &[Node]) -> bool {
             return false;
         }
         Err(error) => {
-            tracing::warn!("what {shown} left is not removed yet: {error}");
+            tracing::warn!("objects that {shown} left are not removed yet: {error}");
             return false;
         }
     };

@@ -46,7 +46,7 @@ impl Unclean {
             // A volume starts even if its state directory is full.
             Err(error) => {
                 tracing::warn!(
-                    "a later start will not see whether this daemon ends in order: {}: {error}",
+                    "a later start cannot detect an unclean end of this daemon: {}: {error}",
                     mark.display()
                 );
                 PreviousEnd::Nothing(None)

@@ -49,7 +49,7 @@ pub enum StageError {
     #[error("{0}")]
     Store(#[from] crate::Error),
     /// The volume could not store bytes of a source.
-    #[error("{uri}: what came cannot be kept as {path}: {error}")]
+    #[error("{uri}: the fetched bytes cannot be stored as {path}: {error}")]
     NotKept {
         /// URI of the source; holds no secret.
         uri: String,

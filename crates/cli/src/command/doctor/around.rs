@@ -115,7 +115,7 @@ fn status_without_token(listen: SocketAddr) -> std::io::Result<u16> {
     let mut head = Vec::new();
     stream.take(64).read_to_end(&mut head)?;
     let code = String::from_utf8_lossy(&head).split(' ').nth(1).and_then(|code| code.parse().ok());
-    code.ok_or_else(|| std::io::Error::other("what answers does not speak HTTP"))
+    code.ok_or_else(|| std::io::Error::other("the program that answers does not use HTTP"))
 }
 
 /// Status of a daemon.
@@ -128,7 +128,7 @@ pub fn status(socket: &Path) -> Result<Status, Problem> {
 /// The daemon, if one runs: whether it answers, is of this version, and has what it serves.
 pub fn daemon(socket: &Path) -> Vec<Finding> {
     if UnixStream::connect(socket).is_err() {
-        return vec![Finding::ok("daemon", "none runs for this volume that you may ask")];
+        return vec![Finding::ok("daemon", "no daemon that you may query runs for this volume")];
     }
     let status = match status(socket) {
         Ok(status) => status,
@@ -149,7 +149,7 @@ pub fn daemon(socket: &Path) -> Vec<Finding> {
     }
     for Target { name, state, .. } in &status.targets {
         if state == "failed" || state == "suspect" {
-            let why = "what lies on it alone cannot be read";
+            let why = "files that lie on it alone cannot be read";
             let change = format!(
                 "look at its device; then `entrepot target restore {name}`, see docs/guide/operate/device-fails.md"
             );
@@ -222,7 +222,7 @@ fn version(status: &Status) -> Finding {
         return Finding::warning("daemon", format!("it is {theirs}, this command is {own}"), why, change);
     }
     if replaced {
-        let why = "what an upgrade mended is not in effect yet";
+        let why = "fixes of an upgrade are not in effect yet";
         return Finding::warning("daemon", "its program was replaced since it started", why, change);
     }
     Finding::ok("daemon", format!("it answers, and is {own} as this command"))

@@ -106,12 +106,12 @@ fn programs(config: &Config) -> Vec<Finding> {
     let finding = |(name, who): (String, String)| match program(&name) {
         Some(path) => Finding::ok(&who, format!("`{name}` is {}", path.display())),
         None => {
-            let why = "it is called to reach what the file names, and that fails without it";
+            let why = "the volume calls it, and these calls fail without it";
             Finding::failure(
                 &who,
                 format!("there is no `{name}` in PATH or /sbin"),
                 why,
-                format!("install what has `{name}`"),
+                format!("install the package that has `{name}`"),
             )
         }
     };

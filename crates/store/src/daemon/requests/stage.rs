@@ -130,8 +130,9 @@ impl From<StageError> for Problem {
             StageError::Source { uri, error, kept_bytes } => {
                 let problem = match error {
                     SourceError::Permanent(_) => Problem::not_found(cause).try_this("check the URI"),
-                    SourceError::Denied(_) if uri.starts_with("file:") => Problem::denied(cause)
-                        .try_this("files are read and written as you: name a place where you may, or ask its owner"),
+                    SourceError::Denied(_) if uri.starts_with("file:") => Problem::denied(cause).try_this(
+                        "files are read and written with your permissions: name another place, or ask its owner",
+                    ),
                     SourceError::Denied(_) => {
                         Problem::denied(cause).try_this("give credentials: `entrepot stage --help` lists their sources")
                     }
