@@ -97,13 +97,13 @@ pub fn of_status(status: StatusCode) -> SourceError {
 
 /// Adds to the error of an upload whether the sent bytes were removed.
 pub fn left(e: SourceError, removed: Result<(), SourceError>, temporary: &str) -> SourceError {
-    let lies = lies(removed, temporary).unwrap_or_else(|| "what was sent was removed again".into());
+    let lies = lies(removed, temporary).unwrap_or_else(|| "the sent part was removed again".into());
     e.map(|text| format!("{text}; {lies}"))
 }
 
 /// Location of the bytes of an abandoned upload, if they could not be removed.
 pub fn lies(removed: Result<(), SourceError>, temporary: &str) -> Option<String> {
-    removed.err().map(|why| format!("what was sent still lies at {temporary} and could not be removed ({why})"))
+    removed.err().map(|why| format!("the sent part still lies at {temporary} and could not be removed ({why})"))
 }
 
 /// Checks that the file at the other end has the size of the data sent.

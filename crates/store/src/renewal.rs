@@ -32,7 +32,7 @@ pub const GONE: [(&str, &str); 10] = [
         "quotas: every limit, and since when a soft one is passed",
         "set them again with `entrepot quota set`; until then nothing is limited",
     ),
-    ("accounting: what users and jobs did", "it begins with zero; rows that were exported are as they were"),
+    ("accounting: what users and jobs did", "it starts from zero; exported rows are unchanged"),
     ("orders `target fail` and `target drain`", "give them again before users come back"),
     ("moves under way, objects to be removed", "`entrepot check --repair --drop-unknown` removes what no file names"),
     ("stagings under way", "run the same `entrepot stage in` again; it starts from the beginning"),

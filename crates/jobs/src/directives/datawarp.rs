@@ -205,7 +205,7 @@ impl Fields {
         let said = self.must("capacity")?;
         policy::units::bytes(&said)
             .filter(|bytes| *bytes > 0)
-            .ok_or_else(|| Refusal::new(format!("capacity={said} is no size"), "write capacity=10GiB or the like"))
+            .ok_or_else(|| Refusal::new(format!("capacity={said} is no size"), "write a size such as capacity=10GiB"))
     }
 
     fn name(&mut self) -> Result<String, Refusal> {

@@ -185,7 +185,7 @@ pub(super) fn run_requested(core: &Core) {
     match done {
         Ok(Ok(end)) => now.record.end(Outcome::Done, words(end, spread_permille)),
         Ok(Err(Break::Stopped)) => {
-            now.record.end(Outcome::Stopped, "it was stopped; what was moved stays where it is now".into())
+            now.record.end(Outcome::Stopped, "it was stopped; moved files stay where they are now".into())
         }
         Ok(Err(Break::Led)) => now.record.cut_off(),
         Err(error) => now.record.end(Outcome::Failed, format!("it failed: {error}")),

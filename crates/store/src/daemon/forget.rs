@@ -83,7 +83,7 @@ fn the_dead(alive: &[(Node, Option<Info>)], over: &[(Node, Info)], name: &str) -
     if let Some((node, info)) = there {
         return refused(
             format!("{node} on {} is alive", info.host),
-            "`entrepot down` there ends it in order; `entrepot node drain` before that empties its hands",
+            "`entrepot down` there ends it in order; `entrepot node drain` before that moves its work to other nodes",
         );
     }
     match own.is_empty() {

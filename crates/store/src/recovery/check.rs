@@ -243,7 +243,7 @@ impl Report {
             text += &format!("target {target} does not answer or is failed\n");
         }
         for target in &self.targets_elsewhere {
-            text += &format!("target {target} is not reached from here: what lies there was not looked at\n");
+            text += &format!("target {target} is not reached from here: its objects were not checked\n");
         }
         for f in &self.findings {
             let what = match f.kind {
@@ -257,7 +257,7 @@ impl Report {
                     format!("object {} on target {} has lost its end", f.object, f.target)
                 }
                 FindingKind::Damaged => {
-                    format!("object {} on target {} holds other bytes than its checksums say", f.object, f.target)
+                    format!("object {} on target {} does not match its checksums", f.object, f.target)
                 }
                 FindingKind::Unreadable => {
                     format!("object {} on target {} cannot be read in part", f.object, f.target)
@@ -297,7 +297,7 @@ impl Report {
         }
         let open = self.findings.iter().filter(|f| f.outcome != Outcome::Repaired).count();
         text += &match (self.findings.len(), open) {
-            (0, _) if !self.is_healthy() => "not everything is known\n".to_string(),
+            (0, _) if !self.is_healthy() => "the check is incomplete\n".to_string(),
             (0, _) => "everything is in order\n".to_string(),
             (all, 0) => format!("{all} things were set right, {} bytes fetched or copied\n", self.repaired_bytes),
             (_, open) => format!("{open} things are not in order\n"),

@@ -89,8 +89,8 @@ pub fn plan(found: &Found, wish: &Wish) -> Result<Plan, Vec<Refusal>> {
         told => {
             let place = told.err().map_or("the namespace".to_owned(), |name| format!("target \"{name}\""));
             refusals.push(refusal(
-                format!("{place} has a number that no volume comes to"),
-                "Look for a file there that is not of this volume",
+                format!("{place} has a number that is not valid"),
+                "Find the file there that does not belong to this volume",
             ));
             0
         }
@@ -126,7 +126,7 @@ impl Planning<'_> {
         for lost in &self.wish.lost {
             match (seen(lost), lost.parse().map(TargetId)) {
                 (Some(TargetState::Here { .. }), _) => wrong.push(refusal(
-                    format!("target \"{lost}\" is there, and is no lost one"),
+                    format!("target \"{lost}\" is there, and is not lost"),
                     "Leave `--lost` away; `entrepot target fail` fails it when the volume is up",
                 )),
                 (None, Ok(id)) if self.found.on.contains_key(&id) => {}

@@ -230,7 +230,7 @@ pub(super) fn some_chosen(uri: &str, chosen: usize, of: usize) -> Result<(), Sta
     if chosen > 0 || of == 0 {
         return Ok(());
     }
-    let why = format!("none of its {of} files is what --include and --exclude leave; nothing was changed");
+    let why = format!("--include and --exclude leave none of its {of} files; nothing was changed");
     Err(StageError::of_source(uri, SourceError::Permanent(why)))
 }
 

@@ -62,7 +62,7 @@ pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, 
     let failed = |error| Problems::refused(error, "Mend that and do it again");
     if !replace && state.epoch().map_err(failed)? > 0 {
         let cause = format!("the state in {} is in use already", config.state.display());
-        return Err(Problems::refused(cause, "Use `entrepot state load --replace BACKUP` if what it holds may go"));
+        return Err(Problems::refused(cause, "Use `entrepot state load --replace BACKUP` if its contents may be lost"));
     }
     // The backup's records about the state itself are outdated.
     backup.rows.retain(|row| !matches!(row, Row::Record { kind, .. } if identity::is_of_the_state_itself(kind)));

@@ -34,7 +34,7 @@ use std::time::Duration;
 const THREADS_SPARED: usize = 2;
 
 pub(super) fn problem(cause: impl ToString) -> Problems {
-    let mend = "Mend that and open it again; what was done so far does no harm";
+    let mend = "Correct the cause and open it again; completed steps do no harm";
     Problems::one(Problem::new(cause.to_string(), "the volume is not opened", mend))
 }
 

@@ -78,7 +78,7 @@ impl Volume {
     fn kept(&self, target: &Target, order: Given, error: &crate::Error) -> Problems {
         let until = match self.orders.keep(target.id(), order) {
             Ok(()) => "it is kept, also over a restart of this daemon".to_owned(),
-            Err(error) => format!("it is kept until this daemon ends, since it cannot be written down ({error})"),
+            Err(error) => format!("it is kept until this daemon ends, since it cannot be saved ({error})"),
         };
         let mut problem = Problem::new(
             format!("target {} is {} on this node only: {error}", target.name(), order.state),

@@ -157,7 +157,7 @@ fn from(seen: &Application) -> String {
     match seen.mtbf_from {
         MtbfFrom::Learned => format!("measured: {}", shown::count(seen.restarts, "restart")),
         MtbfFrom::Nodes => "from the number of its nodes".into(),
-        MtbfFrom::Given | MtbfFrom::Default => "as it was said".into(),
+        MtbfFrom::Given | MtbfFrom::Default => "as given".into(),
     }
 }
 
@@ -244,6 +244,6 @@ mod tests {
         let seen = |mtbf_from| Application { mtbf_from, restarts: 2, ..Application::default() };
         assert_eq!(from(&seen(MtbfFrom::Learned)), "measured: 2 restarts");
         assert_eq!(from(&seen(MtbfFrom::Nodes)), "from the number of its nodes");
-        assert_eq!(from(&seen(MtbfFrom::Given)), "as it was said");
+        assert_eq!(from(&seen(MtbfFrom::Given)), "as given");
     }
 }

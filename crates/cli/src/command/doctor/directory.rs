@@ -134,7 +134,7 @@ fn newest(role: Role, path: &Path) -> SystemTime {
 /// A time in the future comes from another clock, or ours was set back.
 fn ahead(name: &str, newest: SystemTime, now: SystemTime) -> Option<Finding> {
     let by = newest.duration_since(now).ok()?.as_secs();
-    let why = "ages of files, by which `purge` and `find` go, are wrong by as much";
+    let why = "ages of files, which `purge` and `find` use, are wrong by as much";
     (by > CLOCK_S_MAX).then(|| {
         let what = format!("its file system's clock is {by} s ahead of this machine's");
         Finding::warning(name, what, why, "keep both by NTP (`timedatectl`, `chronyc tracking`)")

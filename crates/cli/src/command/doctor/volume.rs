@@ -34,7 +34,7 @@ pub fn look(file: &Path) -> CheckResult {
         Err(problems) => return refused(&problems).into(),
     };
     let mut findings =
-        vec![Finding::ok("volume.toml", format!("{}, volume \"{}\", makes sense", file.display(), config.name))];
+        vec![Finding::ok("volume.toml", format!("{}, volume \"{}\", is valid", file.display(), config.name))];
     findings.extend(programs(&config));
     let host = store::host::name();
     let socket = socket_of(&config.state);

@@ -43,7 +43,7 @@ impl fmt::Display for Why {
             Cause::Rules => f.write_str("the rules give this layout")?,
             Cause::Choice => {
                 f.write_str(
-                    "of two copies striped differently, reads can take the shorter queue and the unit that suits them",
+                    "with two copies striped differently, reads can take the shorter queue and the better unit",
                 )?;
             }
         }

@@ -44,7 +44,7 @@ impl Accounts {
                 .try_this("give `--since` a day that is not after `--until` and not after today"));
         }
         let written = self.write(core);
-        let note = |error| format!("what was counted last is not among these numbers: {error}");
+        let note = |error| format!("the latest counts are missing in these numbers: {error}");
         let note = written.err().map(note);
         let mut answer = Answer { since_day: since, until_day: until, note, ..Answer::default() };
         let days = core.volume.state().records(KIND)?.into_iter().map(|(day, _)| day);

@@ -43,7 +43,7 @@ pub fn sentences(core: &Core, file: &File) -> Vec<String> {
     let source = file.source().ok().flatten();
     told.push(safety(&layout, source.as_deref()));
     if layout.history.iter().len() > 0 {
-        told.push("It came to lie so:".into());
+        told.push("History of its layout:".into());
     }
     told.extend(changes(layout.history.iter().map(|(at, why)| (moment(at.0), reason(core, *why)))));
     told

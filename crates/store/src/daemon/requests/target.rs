@@ -13,7 +13,7 @@ pub fn add(core: &Core, caller: &Caller, name: &str, dir: &Path, tier: &str) -> 
     caller.must_be_operator("add a target")?;
     core.volume.add_target(name, dir, tier)?;
     core.volume.targets().measure_now(); // the next status shows its space
-    Ok(told(format!("target {name} was added: new data go there from now on, what is there stays where it is")))
+    Ok(told(format!("target {name} was added: new data go there from now on, existing data stay where they are")))
 }
 
 pub fn remove(core: &Core, caller: &Caller, name: &str, force: bool) -> Result<Text, Problem> {
@@ -69,7 +69,7 @@ pub fn order(core: &Core, caller: &Caller, name: &str, order: Order) -> Result<T
     Ok(told(match core.volume.order_target(name, order)? {
         State::Ok => format!("target {name} is ok"),
         State::Failed => {
-            format!("target {name} is failed: it is used no more, and what it held is read from mirrors or sources")
+            format!("target {name} is failed: it is no longer used, and its data are read from mirrors or sources")
         }
         other => format!("target {name} is {other}"),
     }))

@@ -101,13 +101,13 @@ impl File {
             },
         };
         let Some(created) = created else {
-            return Outcome::Unknown(error.unwrap_or_else(|| elsewhere("another node changed how the file lies")));
+            return Outcome::Unknown(error.unwrap_or_else(|| elsewhere("another node changed the layout of the file")));
         };
         let mut patience = Backoff::new();
         loop {
             match share::published(created, cluster.standing(me)) {
                 Published::Happened => return Outcome::Happened,
-                Published::Not => return Outcome::Not(elsewhere("another node took this one for dead")),
+                Published::Not => return Outcome::Not(elsewhere("another node expelled this node")),
                 Published::Unknown => {
                     return Outcome::Unknown(elsewhere(
                         "this node lost its lease while it changed the layout of the file",

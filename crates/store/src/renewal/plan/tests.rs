@@ -102,7 +102,7 @@ fn what_makes_no_sense_is_refused() {
     assert!(refusals(&all, &Wish::default()).contains("both target number 1"));
     let all = found(&[("a", here(1, 1)), ("b", here(2, 1))], &[1]);
     for (wish, said) in [
-        (wish(&["a"], &[]), "is there, and is no lost one"),
+        (wish(&["a"], &[]), "is there, and is not lost"),
         (wish(&["c"], &[]), "\"c\" is no target"),
         (wish(&["8"], &[]), "no number that files name"),
         (wish(&[], &[("a", 2)]), "has number 1 on it, not 2"),
@@ -111,7 +111,7 @@ fn what_makes_no_sense_is_refused() {
         assert!(refusals(&all, &wish).contains(said), "{said}: {}", refusals(&all, &wish));
     }
     let all = found(&[("a", here(1, u32::MAX))], &[1]);
-    assert!(refusals(&all, &Wish::default()).contains("\"a\" has a number that no volume comes to"));
+    assert!(refusals(&all, &Wish::default()).contains("\"a\" has a number that is not valid"));
     let all = Found { epoch: u32::MAX, ..found(&[("a", here(1, 1))], &[1]) };
     assert!(refusals(&all, &Wish::default()).contains("the namespace has a number"));
 }
