@@ -110,7 +110,7 @@ impl MountRequest {
         let failed = |e: std::io::Error| {
             Problem::failed(format!("{} cannot be mounted with {}: {e}", at.display(), self.options.join(",")))
                 .so("it stays mounted as it was")
-                .try_this("remount it as root; for `ro`, end what has files there open for writing")
+                .try_this("remount it as root; for `ro`, end programs that have files there open for writing")
         };
         let flags = self.flags(flags_of(at).map_err(failed)?, "it stays mounted as it was")?;
         if !self.only_looks {

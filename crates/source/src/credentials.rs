@@ -173,7 +173,7 @@ fn read_private(path: &Path, uid: u32) -> std::io::Result<String> {
         return refuse("it is not a file that belongs to you; make your own");
     }
     if meta.mode() & 0o077 != 0 {
-        return refuse("others may read it, so its secrets are not secret; chmod 600 it and change them");
+        return refuse("other users may read it, so its secrets are not secret; chmod 600 it and change them");
     }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;

@@ -42,7 +42,7 @@ pub const GONE: [(&str, &str); 10] = [
         "a purge may keep files longer; `entrepot stage out` sends them again",
     ),
     ("speeds of targets and of sources", "they are measured again"),
-    ("how far a scrub is", "it begins anew"),
+    ("how far a scrub is", "it starts from the first file"),
 ];
 
 /// Result of a rebuild.

@@ -181,7 +181,7 @@ fn the_network_goes_in_the_middle() {
     far.cable("down");
     let ended = ended(stage);
     assert_eq!(code(&ended), 1, "{}", out(&ended));
-    says(&ended, &[uri, "what was fetched is kept", "--retry"]);
+    says(&ended, &[uri, "fetched parts are kept", "--retry"]);
     nothing_is_there(&volume);
 
     // A job that brings it is cancelled while nothing comes: it leaves nothing.

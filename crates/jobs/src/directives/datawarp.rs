@@ -78,7 +78,7 @@ pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line, Refusal> {
         _ => {
             let known = if word == "#DW" { "jobdw, persistentdw, stage_in and stage_out" } else { "create_persistent" };
             return Err(Refusal::new(
-                format!("{word} {verb} is not understood: of these lines there are {known}"),
+                format!("{word} {verb} is not understood: known lines are {known}"),
                 "write #STAGEIN or #STAGEOUT lines instead (docs/guide/jobs.md), or remove it",
             ));
         }

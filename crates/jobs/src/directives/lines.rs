@@ -365,7 +365,7 @@ impl Reader {
                         self.warn(
                             number,
                             format!("{option} has no effect here"),
-                            "see docs/guide/jobs.md for what has",
+                            "see docs/guide/jobs.md for options with an effect",
                         );
                     }
                 }

@@ -120,7 +120,7 @@ impl Runner {
         let mut table = core.table.lock();
         let record = table.jobs.get_mut(&told.id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(told.id))?;
         let Some(external) = record.own.external.as_mut().filter(|external| external.parts.is_empty()) else {
-            return Err(Error::refused(format!("job {} is submitted already", told.id), "submit it anew"));
+            return Err(Error::refused(format!("job {} is submitted already", told.id), "submit it again"));
         };
         external.parts = told.parts;
         record.detail = format!("in the queue of {}", external.scheduler.name());

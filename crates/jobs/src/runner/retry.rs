@@ -31,7 +31,7 @@ impl Runner {
             let cause = format!("the commands of job {id} are not kept here");
             let mend = match kind {
                 PartKind::StageOut => "take its results home by hand: entrepot stage out PATH URI",
-                _ => "submit it again: what was brought completely is not fetched again",
+                _ => "submit it again: complete files are not fetched again",
             };
             return Err(Error::refused(cause, mend));
         }

@@ -80,8 +80,9 @@ impl From<crate::Error> for Problem {
         let cause = e.to_string();
         match e {
             Error::Busy(_) => Problem::busy(cause),
-            Error::Invalid(_) => Problem::wrong(cause)
-                .try_this("`entrepot layout FILE` and `entrepot target list` show what there is to choose from"),
+            Error::Invalid(_) => {
+                Problem::wrong(cause).try_this("`entrepot layout FILE` and `entrepot target list` list the choices")
+            }
             Error::Namespace(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Problem::not_found(cause),
             Error::Namespace(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => {
                 Problem::denied(cause).try_this("check the permissions of the path")

@@ -35,7 +35,7 @@ struct SettledCounts {
 pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, Problem> {
     let failed = |error: crate::Error| {
         Problem::failed(error.to_string())
-            .so("what was not settled yet is kept")
+            .so("unsettled moves are kept")
             .try_this("correct the cause and repeat the command")
     };
     // Live nodes are listed last, since a node that is over may have just returned.

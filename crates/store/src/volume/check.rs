@@ -163,7 +163,7 @@ impl Check<'_> {
             },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => (
                 format!("{shown}, for {what}, does not exist"),
-                format!("Make it (`mkdir -p {shown}`), mount what belongs there, or correct the path"),
+                format!("Make it (`mkdir -p {shown}`), mount the file system that belongs there, or correct the path"),
             ),
             Err(error) => {
                 denied = error.kind() == std::io::ErrorKind::PermissionDenied;

@@ -147,7 +147,7 @@ fn add_all(
     }
     for record in known.iter().filter(|record| config.targets.iter().all(|target| target.name != record.name)) {
         tracing::error!(
-            "target {} is known to the volume and not named in {}: it is failed, and what it holds is out of reach. Put \
+            "target {} belongs to the volume and is not named in {}: it is failed, and its data are out of reach. Put \
              its block back, or forget it with `entrepot target remove {} --force`",
             record.name,
             config.file.display(),

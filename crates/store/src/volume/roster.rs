@@ -238,8 +238,7 @@ impl Volume {
     pub fn remove_target(&self, name: &str, force: bool) -> Result<(), Problems> {
         let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
         if !force {
-            let drain =
-                format!("`entrepot target drain {name}` moves everything off; `--force` gives up what it holds");
+            let drain = format!("`entrepot target drain {name}` moves everything off; `--force` gives up its data");
             match target.run(|medium| medium.list()) {
                 Ok(objects) if self.is_garbage(target.id(), &objects) => {}
                 Ok(objects) => {

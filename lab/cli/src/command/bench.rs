@@ -245,7 +245,7 @@ fn pair(args: &Device, subjects: &[Subject], options: Options) -> Result<u8> {
         gb(demote_idle)
     );
     if !direct {
-        text += "The page cache could not be passed by on both; what was written was synced instead.\n";
+        text += "The page cache could not be bypassed on both; written data were synced instead.\n";
     }
     shown::text(&text)?;
     Ok(0)

@@ -68,7 +68,7 @@ fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Result<Quotas, Pro
 
 /// All quotas, for the operator.
 fn list(core: &Core, caller: &Caller) -> Result<Quotas, Problem> {
-    caller.must_be_operator("see everybody's quotas")?;
+    caller.must_be_operator("see the quotas of all users")?;
     Ok(core.quotas.rows(&core.quotas.names()))
 }
 
