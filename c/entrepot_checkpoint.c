@@ -351,7 +351,7 @@ static int64_t now_ms(void)
 }
 
 #define NOT_KNOWN \
-    "whether the request was carried out is not known. Look at `entrepot status` and at the daemon's log"
+    "the request may have been carried out. Look at `entrepot status` and at the daemon's log"
 
 static int late(const struct call *call)
 {
@@ -416,7 +416,8 @@ static int connected(const struct call *call, int timeout_s, int *fd)
             continue;
         int denied = errno == EACCES || errno == EPERM;
         fail(0, "no daemon answers on %s: %s; nothing was changed. %s", address.sun_path, strerror(errno),
-             denied ? "Ask who runs the volume" : "Start the volume with `entrepot up VOLUME.TOML --at MOUNTPOINT`");
+             denied ? "Ask the operator of the volume"
+                    : "Start the volume with `entrepot up VOLUME.TOML --at MOUNTPOINT`");
         close(*fd);
         return denied ? ENTREPOT_DENIED : ENTREPOT_NO_DAEMON;
     }
@@ -457,7 +458,7 @@ static int refused(const char *error)
 {
     char cause[1024], consequence[1024], next_step[1024];
     if (string(value_of(error, "cause"), cause, sizeof cause) < 0)
-        strcpy(cause, "the daemon says no");
+        strcpy(cause, "the daemon refused the request");
     if (string(value_of(error, "consequence"), consequence, sizeof consequence) < 0)
         strcpy(consequence, "nothing was changed");
     if (string(value_of(error, "next_step"), next_step, sizeof next_step) < 0)
@@ -580,7 +581,7 @@ int entrepot_checkpoint_newest(const char *app, const char *path, char *director
         const char *between = len > 0 && strcmp(call->place.at, "/") != 0 ? "/" : "";
         int needed = len < 0 ? -1 : snprintf(directory, directory_bytes, "%s%s%s", call->place.at, between, found);
         if (needed < 0)
-            code = fail(ENTREPOT_FAILED, "the daemon's answer is not understood; nothing was changed. "
+            code = fail(ENTREPOT_FAILED, "the daemon's answer is not valid; nothing was changed. "
                                          "Use the files that came with the daemon");
         else if ((size_t)needed >= directory_bytes)
             code = fail(ENTREPOT_WRONG_INPUT, "the directory takes %d bytes, and there is room for %zu; "
@@ -608,7 +609,7 @@ int entrepot_checkpoint_advised_interval(const char *app, const char *path, doub
             freelocale(plain);
         if (!end || end == value)
             code = fail(ENTREPOT_NOT_FOUND, "how often %s should write a checkpoint is not known yet; "
-                                            "nothing was changed. Say `mtbf_s` or `nodes` when it begins one", app);
+                                            "nothing was changed. Set `mtbf_s` or `nodes` when it begins one", app);
     }
     free(call);
     return code;

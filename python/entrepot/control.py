@@ -43,7 +43,7 @@ class Volume:
         try:
             below.encode()
         except UnicodeEncodeError:
-            raise Problem(WRONG_INPUT, f"{path!a} is not UTF-8, and the control socket speaks UTF-8 only",
+            raise Problem(WRONG_INPUT, f"{path!a} is not UTF-8, and the control socket accepts UTF-8 only",
                           next_step="rename it") from None
         return "" if below == "." else below
 
@@ -73,14 +73,14 @@ class Volume:
             cause = f"the daemon of {self.at} did not answer within {timeout:g} s"
         except PermissionError as error:
             raise Problem(DENIED, f"the control socket {self.socket} is closed to you: {error}",
-                          next_step="ask who runs the volume") from error
+                          next_step="ask the operator of the volume") from error
         except OSError as error:
             cause = f"no daemon answers on {self.socket}: {error}"
         except ValueError as error:
-            cause = f"the daemon's answer is not understood: {error}"
+            cause = f"the daemon's answer is not valid: {error}"
         else:
             cause = f"the daemon of {self.at} hung up"
-        consequence = "whether the request was carried out is not known" if asked else "nothing was changed"
+        consequence = "the request may have been carried out" if asked else "nothing was changed"
         raise Problem(NO_DAEMON, cause, consequence, "look at `entrepot status` and at the daemon's log")
 
 
@@ -191,5 +191,5 @@ def _lines(stream, ends):
 
 
 def _problem(error):
-    return Problem(error.get("exit_code", FAILED), error.get("cause", "the daemon says no"),
+    return Problem(error.get("exit_code", FAILED), error.get("cause", "the daemon refused the request"),
                    error.get("consequence", "nothing was changed"), error.get("next_step", "look at `entrepot status`"))

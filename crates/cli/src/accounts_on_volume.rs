@@ -44,7 +44,9 @@ pub fn owners_of(runner: &Arc<Runner>, slurm: &Arc<Slurm>, known: Option<Arc<Kno
                 let missing: Vec<&String> = jobs.iter().filter(|job| !owners.contains_key(*job)).collect();
                 owners.extend(missing.into_iter().filter_map(|job| Some((job.clone(), there(job)?))));
             }
-            Err(error) => tracing::warn!("what jobs of other nodes staged is counted for their users alone: {error}"),
+            Err(error) => {
+                tracing::warn!("bytes staged by jobs of other nodes are counted for their users only: {error}")
+            }
         }
         owners
     })

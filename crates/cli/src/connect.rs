@@ -59,7 +59,7 @@ impl Context {
                 .into());
         };
         let Some(below) = below.to_str() else {
-            return Err(Problem::wrong(format!("{shown} is not UTF-8, and the control socket speaks UTF-8 only"))
+            return Err(Problem::wrong(format!("{shown} is not UTF-8, and the control socket accepts UTF-8 only"))
                 .try_this("rename the file, or name its directory instead")
                 .into());
         };

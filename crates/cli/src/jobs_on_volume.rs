@@ -149,7 +149,7 @@ impl Volume for JobsOnVolume {
         for one in wanted {
             let what = StageIn { uris: one.uris.clone(), path: self.below(&one.path)?, ..StageIn::default() };
             let told = self.core.stager.bytes_to_bring(&what, one.recursive, &who);
-            let bytes = told.inspect_err(|error| tracing::info!("a size is not known: {error}")).ok()?;
+            let bytes = told.inspect_err(|error| tracing::info!("a size is unknown: {error}")).ok()?;
             if bytes >= most {
                 (most, incoming.source) = (bytes, site(&one.uris[0]));
             }

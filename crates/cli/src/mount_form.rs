@@ -101,7 +101,7 @@ impl MountRequest {
         Ok(flags(before, &self.options, self.is_sloppy).map_err(|option| {
             Problem::wrong(format!("the mount option `{option}` is not understood"))
                 .so(so)
-                .try_this("how a volume behaves is said in its volume.toml, not by mount options")
+                .try_this("set the behaviour of a volume in its volume.toml, not by mount options")
         })?)
     }
 
@@ -110,7 +110,7 @@ impl MountRequest {
         let failed = |e: std::io::Error| {
             Problem::failed(format!("{} cannot be mounted with {}: {e}", at.display(), self.options.join(",")))
                 .so("it stays mounted as it was")
-                .try_this("remount it as root; for `ro`, end what has files there open for writing")
+                .try_this("remount it as root; for `ro`, end programs that have files there open for writing")
         };
         let flags = self.flags(flags_of(at).map_err(failed)?, "it stays mounted as it was")?;
         if !self.only_looks {

@@ -12,7 +12,7 @@ pub fn number_of(user: &str) -> Result<u32> {
     let told = Command::new("id").args(["-u", "--", user]).output()?;
     let uid = String::from_utf8_lossy(&told.stdout).trim().parse();
     let unknown =
-        |_| Problem::not_found(format!("there is no user {user}")).try_this("give a name that `id` knows, or a number");
+        |_| Problem::not_found(format!("there is no user {user}")).try_this("give a name that `id` finds, or a number");
     Ok(uid.map_err(unknown)?)
 }
 
@@ -30,7 +30,7 @@ pub fn group_number_of(group: &str) -> Result<u32> {
     }
     let unknown = || {
         Problem::not_found(format!("there is no group {group}"))
-            .try_this("give a name that `getent group` knows, or a number")
+            .try_this("give a name that `getent group` finds, or a number")
     };
     Ok(group_field(group, 2)?.and_then(|gid| gid.parse().ok()).ok_or_else(unknown)?)
 }

@@ -346,11 +346,11 @@ fn a_scheduler_that_cannot_be_asked_takes_no_job_and_is_named() {
     let qstat = world.jobs.as_ref().expect("the stand-in").path().join("bin/qstat");
     let good = std::fs::read(&qstat).expect("the stand-in");
     std::fs::write(&qstat, "#!/bin/sh\necho no route >&2\nexit 1\n").expect("write");
-    until("it is said", || detail().starts_with("pbs cannot be asked since ") && detail().contains("no route"));
+    until("it is said", || detail().starts_with("pbs has not answered since ") && detail().contains("no route"));
     let refused = world.submit("other.sh", "#!/bin/sh\ntrue\n");
     assert_ne!(code(&refused), 0, "{}", out(&refused));
     assert!(
-        err(&refused).contains("the daemon cannot ask pbs") && err(&refused).contains("no route"),
+        err(&refused).contains("the daemon cannot query pbs") && err(&refused).contains("no route"),
         "{}",
         err(&refused)
     );
@@ -358,7 +358,7 @@ fn a_scheduler_that_cannot_be_asked_takes_no_job_and_is_named() {
     let warned = world.volume.log().lines().filter(|line| line.contains("WARN") && line.contains("no route")).count();
     assert_eq!(warned, 1, "{}", world.volume.log());
     std::fs::write(&qstat, good).expect("write");
-    until("it answers again", || !detail().contains("cannot be asked"));
+    until("it answers again", || !detail().contains("has not answered"));
     std::fs::write(&go, "").expect("write");
     assert_eq!(code(&world.volume.run(&["job", "wait", &job])), 0);
 }

@@ -137,7 +137,8 @@ impl OpenFile {
     /// Closes the file: the last user is gone.
     pub fn close(&self, world: &World) {
         if let Err(error) = self.settle() {
-            tracing::warn!(%error, node = self.id, "a write failed after its file was closed, and nobody is there to be told");
+            tracing::warn!(%error, node = self.id, "a write failed after its file was closed, and its error cannot be \
+                returned");
         }
         if let Some(twin) = self.twin.lock().take() {
             twin.close(world);

@@ -17,7 +17,7 @@ pub trait Mounts: Send + Sync {
     fn take_out(&self, number: u16);
     /// Makes the library's connection to the server of connection `number`, if there is a library.
     fn client(&self, _number: u16) -> io::Result<Arc<dyn Client>> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this type of file system has no client library that is known"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this type of file system has no supported client library"))
     }
     /// Server of connection `number`, for people.
     fn source(&self, number: u16) -> String;

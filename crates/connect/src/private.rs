@@ -186,7 +186,7 @@ fn run(mut command: Command) -> io::Result<()> {
         drop(stderr.take(COMPLAINT_BYTES_MAX).read_to_end(&mut said));
     }
     let said = String::from_utf8_lossy(&said);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it reports no cause");
     Err(io::Error::other(format!("{program}: {status}: {}", last.trim())))
 }
 
@@ -205,7 +205,7 @@ impl Drop for Private {
         }
         drop(self.cleaner.stdin.take()); // the shell unmounts the rest and removes the directory
         if let Err(error) = self.cleaner.wait() {
-            tracing::warn!(%error, dir = %self.dir.display(), "what cleans up after the connections did not end");
+            tracing::warn!(%error, dir = %self.dir.display(), "the cleanup process of the connections did not end");
         }
     }
 }

@@ -114,8 +114,8 @@ impl Recipe {
                 let passed: Vec<_> = GLUSTER_CACHES.into_iter().chain([GLUSTER_THREADS]).collect();
                 Ok(Session::connect(self.server(number), &passed)?)
             }
-            "glusterfs" => unsupported("options are given, which the mount command knows and the library does not"),
-            _ => unsupported("this type of file system has no client library that is known"),
+            "glusterfs" => unsupported("options are given, which the mount command supports and the library does not"),
+            _ => unsupported("this type of file system has no supported client library"),
         }
     }
 

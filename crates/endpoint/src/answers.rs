@@ -83,7 +83,7 @@ impl Answers {
             // The health status is public; the reasons need access.
             "/healthz" => well(self.health().await, is_granted),
             _ if !is_granted => {
-                let mut answer = said(StatusCode::UNAUTHORIZED, "this takes the token of `token_file`\n");
+                let mut answer = said(StatusCode::UNAUTHORIZED, "this page requires the token of `token_file`\n");
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 answer
             }
@@ -91,7 +91,7 @@ impl Answers {
             "/api/volume" => self.at_a_glance().await,
             // Without a token every user of the machine has access, so data of other users are not shown.
             "/api/jobs" | "/api/file" | "/api/space" if !self.access.has_token() => {
-                said(StatusCode::FORBIDDEN, "this takes a token; name a `token_file` in `[endpoint]`\n")
+                said(StatusCode::FORBIDDEN, "this page requires a token; name a `token_file` in `[endpoint]`\n")
             }
             "/api/space" => self.space(),
             "/api/jobs" => self.jobs(request.uri().query().unwrap_or_default()).await,
@@ -107,17 +107,15 @@ impl Answers {
         let watched = self.watched.clone();
         match self.metrics.at("", move || Bytes::from(watched.metrics())).await {
             Some(text) => answer(StatusCode::OK, OPEN_METRICS, text),
-            None => said(StatusCode::SERVICE_UNAVAILABLE, "the daemon does not count in time\n"),
+            None => said(StatusCode::SERVICE_UNAVAILABLE, "the daemon did not return its metrics in time\n"),
         }
     }
 
     async fn health(&self) -> Health {
         let watched = self.watched.clone();
         let health = self.health.at("", move || watched.health()).await;
-        health.unwrap_or_else(|| Health {
-            failing: vec!["the store of the state does not answer".into()],
-            degraded: Vec::new(),
-        })
+        health
+            .unwrap_or_else(|| Health { failing: vec!["the state store does not answer".into()], degraded: Vec::new() })
     }
 
     async fn at_a_glance(&self) -> Answer {
@@ -132,7 +130,7 @@ impl Answers {
         let from = parameter(query, "from").and_then(|from| from.parse().ok()).unwrap_or(0);
         let find = parameter(query, "find").unwrap_or_default();
         let page = |all: Arc<Vec<Job>>| json(&jobs::page(&all, &find, from));
-        found(self.jobs.at("", look).await.map(|all| all.map(page)), "what keeps the jobs")
+        found(self.jobs.at("", look).await.map(|all| all.map(page)), "the job runner")
     }
 
     fn space(&self) -> Answer {

@@ -65,7 +65,7 @@ impl Listening {
             Ok(listener)
         });
         let listener = listener.map_err(|error| {
-            Problem::failed(format!("nothing can listen at {address}: {error}"))
+            Problem::failed(format!("the endpoint cannot listen at {address}: {error}"))
                 .so("the volume is not mounted")
                 .try_this("give another address as `listen` in `[endpoint]`; each volume of a machine needs its own")
         })?;
@@ -134,7 +134,7 @@ async fn accept(listener: &tokio::net::TcpListener, server: &Arc<Server>) {
                 }
             }
             Err(error) => {
-                tracing::warn!("the endpoint lets nobody in: {error}");
+                tracing::warn!("the endpoint accepts no connections: {error}");
                 tokio::time::sleep(PAUSE).await;
             }
         }

@@ -277,9 +277,12 @@ fn what_cannot_be_served_is_said_before() {
         volume::Endpoint { certificate: Some(empty.clone()), certificate_key: Some(empty), ..config() };
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = volume::Endpoint { listen: Some(taken.local_addr().expect("an address")), ..config() };
-    for (config, word) in
-        [(short, "no token"), (open, "everybody"), (no_certificate, "no certificate"), (taken, "nothing can listen")]
-    {
+    for (config, word) in [
+        (short, "no token"),
+        (open, "any user"),
+        (no_certificate, "no certificate"),
+        (taken, "the endpoint cannot listen"),
+    ] {
         let Err(problem) = Listening::at(&config) else { panic!("{word}: it listens") };
         assert!(problem.cause.contains(word) && problem.consequence.contains("not mounted"), "{problem}");
     }

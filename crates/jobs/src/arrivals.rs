@@ -304,7 +304,7 @@ fn watch(shared: &Arc<Shared>) {
         told = stats;
         for (source, rate) in rates {
             if let Err(error) = shared.state.record_put(RATES, &source, rate.to_string().as_bytes()) {
-                tracing::warn!("the rate of {source} could not be remembered: {error}");
+                tracing::warn!("the rate of {source} could not be saved: {error}");
             }
         }
         for (ticket, what) in todo {

@@ -168,7 +168,7 @@ impl<I: Inputs> Driver<I> {
                     // A message at `info` is enough: the watcher of the queue's jobs warns.
                     let name = queue.name();
                     tracing::info!(
-                        "the {name} queue is not seen; the input of its jobs is looked after by its last picture: {error}"
+                        "the {name} queue cannot be read; the input of its jobs is checked by its last listing: {error}"
                     );
                 }
             }
@@ -220,7 +220,7 @@ impl<I: Inputs> Driver<I> {
                     self.handle(Event::Looked { job, files, lost: told });
                 }
             }
-            Err(error) => tracing::warn!("the input of waiting jobs could not be looked at: {error}"),
+            Err(error) => tracing::warn!("the input of waiting jobs could not be checked: {error}"),
         }
         self.handle(Event::LookEnded);
         let machine = &self.machine;

@@ -139,7 +139,7 @@ impl<B: Backend> Core<B> {
     pub fn records<T: DeserializeOwned>(&self, kind: &str) -> store::Result<Vec<T>> {
         let read = |(key, bytes): (String, Vec<u8>)| {
             let read = serde_json::from_slice(&bytes);
-            read.inspect_err(|error| tracing::error!("{kind} {key} cannot be read and is left alone: {error}")).ok()
+            read.inspect_err(|error| tracing::error!("{kind} {key} cannot be read and is ignored: {error}")).ok()
         };
         Ok(self.state.records(kind)?.into_iter().filter_map(read).collect())
     }
@@ -178,7 +178,7 @@ impl<B: Backend> Core<B> {
         self.keep_as(B::RECORDS, job.id.0, job);
         self.tell_volume(job);
         if let Err(error) = self.tell_other_nodes(job) {
-            tracing::warn!("other nodes do not know how job {} stands: {error}", job.id);
+            tracing::warn!("other nodes do not get the state of job {}: {error}", job.id);
         }
     }
 
@@ -201,7 +201,7 @@ impl<B: Backend> Core<B> {
         self.forget_as(B::RECORDS, id.0);
         let told = self.config.known.as_ref().map_or(Ok(()), |known| known.remove(B::RECORDS, id));
         if let Err(error) = told {
-            tracing::warn!("other nodes still know of job {id}: {error}");
+            tracing::warn!("other nodes still list job {id}: {error}");
         }
     }
 
@@ -219,7 +219,7 @@ impl<B: Backend> Core<B> {
     /// Keeps a record with a number in the state store; failure is logged.
     pub fn keep_as(&self, kind: &str, number: u64, what: &impl Serialize) {
         if let Err(error) = self.put(kind, number, what) {
-            tracing::error!("{kind} {number} could not be remembered: {error}; check the state directory's disk");
+            tracing::error!("{kind} {number} could not be saved: {error}; check the state directory's disk");
         }
     }
 
@@ -231,7 +231,7 @@ impl<B: Backend> Core<B> {
     /// Removes the record with a number; failure is logged.
     pub fn forget_as(&self, kind: &str, number: u64) {
         if let Err(error) = self.state.record_remove(kind, &key(number)) {
-            tracing::warn!("{kind} {number} could not be forgotten: {error}");
+            tracing::warn!("the record of {kind} {number} could not be removed: {error}");
         }
     }
 

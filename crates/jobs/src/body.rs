@@ -19,6 +19,6 @@ pub(crate) fn answer<T: Serialize>(value: &T) -> Result<Value, Problem> {
 
 /// The answer to a request without a handler.
 pub(crate) fn unknown(prefix: &str, verb: &str) -> Problem {
-    Problem::wrong(format!("the daemon knows no request {prefix}.{verb}"))
+    Problem::wrong(format!("the daemon has no request {prefix}.{verb}"))
         .try_this("restart the daemon: it is of another version than this command")
 }

@@ -97,7 +97,8 @@ fn wrong(volume: &dyn Volume, nodes: Nodes, datawarp: &DataWarp) -> Vec<Complain
     let private = datawarp.own.iter().filter(|own| own.private && nodes == Nodes::Any).map(|own| Complaint {
         line: own.line,
         cause:
-            "access_mode=private gives each node a directory of its own, which only the built-in runner can: it has one"
+            "access_mode=private gives each node a directory of its own, which only the built-in runner supports: it \
+             has one"
                 .into(),
         mend: "write access_mode=striped, and a name of its own for each node: $DW_JOB_STRIPED/$(hostname)".into(),
     });

@@ -54,7 +54,8 @@ impl Everywhere {
         // Slurm requests a part of a job of the runner.
         let records = if verb == "part" { OF_RUNNER } else { self.records };
         let found = self.known.find(records, id);
-        let found = found.inspect_err(|error| tracing::warn!("jobs of other nodes are not known: {error}")).ok()??;
+        let found =
+            found.inspect_err(|error| tracing::warn!("jobs of other nodes cannot be listed: {error}")).ok()??;
         found.is_open_to(Caller { uid: caller.uid, gid: caller.gid }).then_some(found)
     }
 

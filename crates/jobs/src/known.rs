@@ -128,7 +128,7 @@ impl KnownJobs {
     fn all(&self) -> store::Result<Vec<KnownJob>> {
         let read = |(key, value): (String, Vec<u8>)| {
             let read = serde_json::from_slice(&value);
-            read.inspect_err(|error| tracing::error!("{KIND} {key} cannot be read and is left alone: {error}")).ok()
+            read.inspect_err(|error| tracing::error!("{KIND} {key} cannot be read and is ignored: {error}")).ok()
         };
         Ok(self.state.records(KIND)?.into_iter().filter_map(read).collect())
     }
@@ -172,7 +172,7 @@ impl KnownJobs {
         let all = match self.elsewhere() {
             Ok(all) => Arc::new(all),
             Err(error) => {
-                tracing::debug!("jobs of other nodes are not known now: {error}");
+                tracing::debug!("jobs of other nodes cannot be listed now: {error}");
                 read.as_ref().map(|(_, all)| all.clone()).unwrap_or_default()
             }
         };

@@ -154,7 +154,7 @@ impl Draft {
                 if let Err(mend) = limit::among(&argv)
                     && ours
                 {
-                    self.complain(line, "--limit says no rate that can be kept".into(), mend);
+                    self.complain(line, "the rate of --limit is not valid".into(), mend);
                 }
                 if ours && argv.iter().any(|word| word == "--dry-run") {
                     let cause = "--dry-run moves nothing, and the job would go on as if it had".into();

@@ -38,7 +38,7 @@ pub enum Error {
         cause: String,
     },
     /// The answer has a form of no known version.
-    #[error("{command} wrote what is not understood: {line:?}")]
+    #[error("{command} returned a line that is not valid: {line:?}")]
     Answer {
         /// Command that was run.
         command: String,

@@ -140,10 +140,10 @@ fn watch(shared: &Shared, queue: &dyn Queue, Settings { on, poll }: Settings) {
                 let events = shared.table.lock().take(&picture, inputs);
                 copies.tell(events);
             }
-            Err(error) if complained => tracing::debug!("the {} queue is not seen: {error}", queue.name()),
+            Err(error) if complained => tracing::debug!("the {} queue cannot be read: {error}", queue.name()),
             Err(error) => {
                 complained = true;
-                tracing::warn!("the {} queue is not seen, replication goes by its last picture: {error}", queue.name());
+                tracing::warn!("the {} queue cannot be read, replication uses its last listing: {error}", queue.name());
             }
         }
         look_for_closed(shared);

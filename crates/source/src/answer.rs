@@ -56,7 +56,7 @@ pub fn check_range(status: StatusCode, headers: &HeaderMap, asked: &Range<u64>) 
             Err(format!("asked for the bytes {}, the server answered with the bytes {}", shown(asked), shown(&other)))
         }
         (StatusCode::PARTIAL_CONTENT, None) => {
-            Err(format!("asked for the bytes {}, the server does not say which ones it answered with", shown(asked)))
+            Err(format!("asked for the bytes {}, the server does not report their range", shown(asked)))
         }
         _ => Err("the server ignores ranges".into()),
     }

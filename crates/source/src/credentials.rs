@@ -155,7 +155,7 @@ fn from_file(address: &Address, who: &Identity) -> Result<Credentials, SourceErr
     // The parser's message quotes the line, which may hold a secret: report only its number.
     let tables: BTreeMap<String, Credentials> = toml::from_str(&text).map_err(|e| {
         let line = e.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
-        let why = format!("credentials file {}: line {line} is not as it should be", path.display());
+        let why = format!("credentials file {}: line {line} is not valid", path.display());
         SourceError::Permanent(why)
     })?;
     let found = tables.get(&address.authority()).or_else(|| tables.get(&address.host)).or_else(|| tables.get("*"));
@@ -173,7 +173,7 @@ fn read_private(path: &Path, uid: u32) -> std::io::Result<String> {
         return refuse("it is not a file that belongs to you; make your own");
     }
     if meta.mode() & 0o077 != 0 {
-        return refuse("others may read it, so its secrets are not secret; chmod 600 it and change them");
+        return refuse("other users may read it, so its secrets are not secret; chmod 600 it and change them");
     }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;

@@ -49,7 +49,7 @@ fn http_status(text: &str) -> Option<StatusCode> {
 /// Maps an error of an http request, before or during its answer.
 pub fn of_http(e: BoxError) -> SourceError {
     if e.is::<Endless>() {
-        return SourceError::Permanent("the server sends from one place to the next without an end".into());
+        return SourceError::Permanent("the server redirects without an end".into());
     }
     let inner = innermost(&*e);
     let what = match () {
@@ -90,20 +90,20 @@ pub fn of_status(status: StatusCode) -> SourceError {
         401 | 403 | 407 => SourceError::Denied(text),
         412 => SourceError::Changed(text),
         408 | 425 | 429 | 500 | 502 | 503 | 504 => SourceError::Passing(text),
-        300..=399 => SourceError::Permanent(format!("{text}: it wants another place to be named")),
+        300..=399 => SourceError::Permanent(format!("{text}: it requires another address")),
         _ => SourceError::Permanent(text),
     }
 }
 
 /// Adds to the error of an upload whether the sent bytes were removed.
 pub fn left(e: SourceError, removed: Result<(), SourceError>, temporary: &str) -> SourceError {
-    let lies = lies(removed, temporary).unwrap_or_else(|| "what was sent was removed again".into());
+    let lies = lies(removed, temporary).unwrap_or_else(|| "the sent part was removed again".into());
     e.map(|text| format!("{text}; {lies}"))
 }
 
 /// Location of the bytes of an abandoned upload, if they could not be removed.
 pub fn lies(removed: Result<(), SourceError>, temporary: &str) -> Option<String> {
-    removed.err().map(|why| format!("what was sent still lies at {temporary} and could not be removed ({why})"))
+    removed.err().map(|why| format!("the sent part still lies at {temporary} and could not be removed ({why})"))
 }
 
 /// Checks that the file at the other end has the size of the data sent.
@@ -158,13 +158,13 @@ pub fn of_io(what: &str, e: &std::io::Error) -> SourceError {
 
 /// Error of a transfer that received no more bytes.
 pub fn stalled(what: &str, patience: std::time::Duration) -> SourceError {
-    SourceError::Passing(format!("{what}: nothing came for {} s; is the network there?", patience.as_secs_f32()))
+    SourceError::Passing(format!("{what}: no bytes arrived for {} s; check the network", patience.as_secs_f32()))
 }
 
 /// Error of a transfer that was too slow.
 pub fn slow(what: &str, bytes_s: u64, least_bytes_s: u64) -> SourceError {
     SourceError::Passing(format!(
-        "{what}: only {bytes_s} bytes a second came, and less than {least_bytes_s} are not waited for"
+        "{what}: only {bytes_s} bytes per second arrived, less than the minimum of {least_bytes_s}"
     ))
 }
 

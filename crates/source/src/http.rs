@@ -103,7 +103,7 @@ impl HttpAccess {
             return Ok(answer::version(answer.headers(), size));
         }
         let found = self.probe(path).await?;
-        found.version.ok_or_else(|| SourceError::Permanent("the server does not say how large the file is".into()))
+        found.version.ok_or_else(|| SourceError::Permanent("the server does not report the size of the file".into()))
     }
 
     /// Requests byte 1 alone, and reads only the answer's head: a server that ignores `Range` sends the whole file.

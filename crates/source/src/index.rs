@@ -28,7 +28,7 @@ async fn walk(session: &HttpSession, root: &str) -> Result<Vec<Entry>, SourceErr
     while let Some(below) = waiting.pop() {
         directories += 1;
         let too_many = |what: &str| {
-            let why = format!("its listings have {what}; does a link of the server lead round? Name a part of it");
+            let why = format!("its listings have {what}; a link of the server may lead back. Name a part of it");
             Err(SourceError::Permanent(why))
         };
         if directories > DIRECTORIES_MAX {

@@ -34,7 +34,7 @@ pub fn read(base: &Url, content_type: &str, page: &[u8]) -> Result<Names, String
     match kind.as_str() {
         "application/json" => of_json(page),
         "text/html" | "application/xhtml+xml" => of_html(base, &String::from_utf8_lossy(page)),
-        "" => Err("it does not say what its answer is, where a page with a listing was expected".into()),
+        "" => Err("its answer has no content type, where a page with a listing was expected".into()),
         other => Err(format!("it answered with {other}, where a page with a listing was expected")),
     }
 }
@@ -92,7 +92,7 @@ fn of_html(base: &Url, page: &str) -> Result<Names, String> {
 fn checked(name: String) -> Result<String, String> {
     let bad =
         name.is_empty() || name == "." || name == ".." || name.contains('/') || name.chars().any(char::is_control);
-    if bad { Err(format!("its listing has a name that cannot be taken: {name:?}")) } else { Ok(name) }
+    if bad { Err(format!("its listing has a name that cannot be used: {name:?}")) } else { Ok(name) }
 }
 
 /// Target of a tag, if it is a link, and the text after the tag. `tag` begins after its `<`.

@@ -118,8 +118,7 @@ fn of_record(number: &str, base: &str, session: &HttpSession) -> Result<Vec<Depo
     let own = Url::parse(base).map_err(|e| SourceError::Permanent(e.to_string()))?;
     let taken = files.into_iter().map(|file| {
         let at = Url::parse(&file.links.own).ok().filter(|at| at.origin() == own.origin() && at.query().is_none());
-        let why =
-            || SourceError::Permanent(format!("{}: it is said to be at {}, not at {base}", file.key, file.links.own));
+        let why = || SourceError::Permanent(format!("{}: its address is {}, not {base}", file.key, file.links.own));
         let uri = at.ok_or_else(why)?.into();
         Ok(Deposited { uri, path: file.key, size: file.size, checksum: file.checksum })
     });
@@ -144,7 +143,7 @@ fn content(
     let one = content.as_str().map(|uri| vec![uri]);
     let uris = content.as_array().map(|all| all.iter().filter_map(|uri| uri.as_str()).collect()).or(one);
     let Some(uris) = uris.filter(|uris| !uris.is_empty() && uris.len() <= CONTENT_MAX) else {
-        let why = "whose records are not known here, and it names no files itself; known are: Zenodo";
+        let why = "a repository that is not supported, and it names no files itself; supported: Zenodo";
         return Err(SourceError::Permanent(format!("the DOI {doi} leads to {leads_to:?}, {why}")));
     };
     let sized = uris.into_iter().map(|uri| {
@@ -166,7 +165,7 @@ fn answer<T: serde::de::DeserializeOwned>(session: &HttpSession, base: &str, pat
     let page = session.runtime().wait("ask", WORTH_BYTES, session.page(&format!("{below}/{path}")));
     let (_, _, page) = page.map_err(|e| e.map(shown))?;
     serde_json::from_slice(&page)
-        .map_err(|e| SourceError::Permanent(shown(format!("what it answered is no record as known here: {e}"))))
+        .map_err(|e| SourceError::Permanent(shown(format!("its answer is not a valid record: {e}"))))
 }
 
 #[cfg(test)]

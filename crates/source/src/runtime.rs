@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(runtime.wait("x", 0, while_moving("x", patience, &moved, slow)), Ok(()));
         let still = while_moving("read", patience, &moved, std::future::pending::<Result<(), _>>());
         let Err(SourceError::Passing(said)) = runtime.wait("x", 0, still) else { panic!("it stood still") };
-        assert!(said.contains("nothing came for"), "{said}");
+        assert!(said.contains("no bytes arrived for"), "{said}");
     }
 
     /// Verdicts after each second of a transfer that brings `bytes(k)` in second `k`, until it fails.

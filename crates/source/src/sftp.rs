@@ -246,7 +246,7 @@ pub(crate) async fn stat(sftp: &Sftp, path: &str) -> Result<Version, SourceError
     if meta.file_type().is_some_and(|t| !t.is_file()) {
         return Err(SourceError::Permanent("it is not a plain file".into()));
     }
-    let size = meta.len().ok_or_else(|| SourceError::Permanent("the server does not say the size".into()))?;
+    let size = meta.len().ok_or_else(|| SourceError::Permanent("the server does not report the size".into()))?;
     let modified_ns = meta.modified().map(|at| u64::from(at.into_raw()) * 1_000_000_000);
     Ok(Version { size, etag: None, modified_ns })
 }

@@ -173,7 +173,9 @@ impl Opener for Sources {
         if address.scheme == Scheme::Other {
             let scheme = uri.split(':').next().unwrap_or("");
             let Some(template) = self.settings.commands.iter().find(|c| c.scheme == scheme) else {
-                return Err(SourceError::Permanent(format!("nothing serves the scheme {scheme}; there are {SCHEMES}")));
+                return Err(SourceError::Permanent(format!(
+                    "the scheme {scheme} is not supported; there are {SCHEMES}"
+                )));
             };
             let runtime = self.runtime.clone();
             return Ok(Arc::new(CommandSource::new(template.clone(), uri, who, runtime)));

@@ -312,7 +312,7 @@ fn a_server_that_refuses_to_rename_leaves_nothing_and_it_is_said() {
         let (ended, asked) = upload(move |r| if r.method == "MOVE" { answer(status) } else { file(r) });
         let said = ended.expect_err("refused").to_string();
         assert!(said.contains("MOVE to the final name") && said.contains(status), "{said}");
-        assert!(said.contains("what was sent was removed again"), "{said}");
+        assert!(said.contains("the sent part was removed again"), "{said}");
         assert_eq!(asked.last().map(String::as_str), Some("DELETE"), "{asked:?}");
     }
     let (ended, _) = upload(move |r| match r.method.as_str() {

@@ -88,11 +88,11 @@ fn what_is_no_record_is_refused_with_its_reason() {
         ("zenodo:1", "404"),
         ("zenodo:78", "restricted"),
         ("zenodo:79", "no files"),
-        ("zenodo:80", "it is said to be at http://127.0.0.1:1/x"),
+        ("zenodo:80", "its address is http://127.0.0.1:1/x"),
         ("zenodo:x", "zenodo:NUMBER"),
         ("doi:x", "doi:10.PREFIX/NAME"),
         ("doi:10.1234/none", "404"),
-        ("doi:10.1234/neither", "known are: Zenodo"),
+        ("doi:10.1234/neither", "supported: Zenodo"),
     ] {
         let said = sources.record(uri, &who()).expect_err(uri).to_string();
         assert!(said.contains(why), "{uri}: {said}");

@@ -132,7 +132,7 @@ impl Calls {
     ) {
         let serve = move |caller: &Caller, args: Value, out: &mut Responder<'_>| {
             let args = serde_json::from_value(args)
-                .map_err(|error| Problem::wrong(format!("a request of another node makes no sense: {error}")))?;
+                .map_err(|error| Problem::wrong(format!("a request of another node is not valid: {error}")))?;
             serve(caller, args, out)
         };
         self.servers.write().insert(name, Server::Threads(Arc::new(is_here), Arc::new(serve)));
@@ -217,8 +217,8 @@ impl Calls {
 }
 
 fn no_answer() -> Problem {
-    Problem::new(exit::NO_DAEMON, "the node that has to answer does not")
-        .so("it is not known whether anything was changed")
+    Problem::new(exit::NO_DAEMON, "the other node does not answer")
+        .so("the change may have been made all the same")
         .try_this("`entrepot node list` shows which nodes are there; try again")
 }
 

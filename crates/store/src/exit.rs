@@ -34,6 +34,6 @@ pub fn next_of_io(e: &std::io::Error) -> &'static str {
         NOT_FOUND => "check the path",
         DENIED => "check the permissions of the path and of its directories",
         WRONG_INPUT => "name another path",
-        _ => "mend what the cause names and try again",
+        _ => "correct the cause and try again",
     }
 }

@@ -30,7 +30,7 @@ pub fn born_ns(file: impl AsFd) -> Result<Option<u64>> {
 pub fn read_secret(file: &Path) -> std::result::Result<String, String> {
     let about = std::fs::metadata(file).map_err(|error| error.to_string())?;
     if about.permissions().mode() & 0o007 != 0 {
-        return Err(format!("everybody may read or change it. Correct that: chmod 600 {}", file.display()));
+        return Err(format!("any user may read or change it. Correct its mode: chmod 600 {}", file.display()));
     }
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     match text.trim_end_matches(['\r', '\n']) {

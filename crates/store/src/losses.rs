@@ -25,7 +25,7 @@ impl LossLog for InState {
     fn note(&self, thing: u64, len: u64, errno: Errno) {
         let value = serde_json::to_vec(&(len, errno.raw_os_error())).expect("two numbers");
         if let Err(error) = self.0.record_put(RECORDS, &key(thing), &value) {
-            tracing::warn!("that object {thing:016x} could not be synced is forgotten by the next start: {error}");
+            tracing::warn!("the failed sync of object {thing:016x} cannot be saved for the next start: {error}");
         }
     }
 

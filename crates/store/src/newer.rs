@@ -2,5 +2,8 @@
 //! "Versions".
 
 pub fn newer_than(what: &str, found: u32, known: u32) -> String {
-    format!("{what} has format {found}, and this program knows only up to {known}: it was written by a newer entrepot")
+    format!(
+        "{what} has format {found}, and this program reads formats up to {known} only: it was written by a newer \
+         entrepot"
+    )
 }

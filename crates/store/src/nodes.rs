@@ -175,7 +175,7 @@ impl Nodes {
         if self.said.swap(me, Ordering::AcqRel) != me
             && let Err(error) = (Message::Leads { node: me, own: self.info.own.clone() }).send(&*self.state, None)
         {
-            tracing::debug!("others do not hear that this node leads: {error}");
+            tracing::debug!("the leadership of this node could not be published: {error}");
             self.said.store(0, Ordering::Release);
         }
     }
@@ -280,7 +280,7 @@ impl Nodes {
     pub fn leave(&self) {
         Keeper::leave(self);
         if let Err(error) = self.say_left().and_then(|()| self.see_off(self.me_now())) {
-            tracing::debug!("another node looks for what this one left, which is nothing: {error}");
+            tracing::debug!("another node will search for objects of this node, which left none: {error}");
         }
         self.workers.stop();
         self.reach.file.lock().take();

@@ -180,6 +180,6 @@ fn reason(why: Why) -> &'static str {
         Why::Sources(recovery::FetchError::Passing) => "no source answered, though tried several times",
         Why::Sources(recovery::FetchError::Permanent) => "every source refused",
         Why::Sources(recovery::FetchError::Changed) => "the source changed since the file was staged in",
-        Why::Sources(recovery::FetchError::BadChecksum) => "what the source gave does not match the checksum",
+        Why::Sources(recovery::FetchError::BadChecksum) => "the data of the source does not match the checksum",
     }
 }

@@ -27,25 +27,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Contents of the lost store that cannot be rebuilt, with advice for the operator.
 pub const GONE: [(&str, &str); 10] = [
-    (
-        "jobs, their log's index, steps for Slurm",
-        "submit again what did not end; what runs goes on, and nobody knows of it",
-    ),
+    ("jobs, their log's index, steps for Slurm", "submit unfinished jobs again; running jobs go on without a record"),
     (
         "quotas: every limit, and since when a soft one is passed",
         "set them again with `entrepot quota set`; until then nothing is limited",
     ),
-    ("accounting: what users and jobs did", "it begins with zero; rows that were exported are as they were"),
+    ("accounting: what users and jobs did", "it starts from zero; exported rows are unchanged"),
     ("orders `target fail` and `target drain`", "give them again before users come back"),
     ("moves under way, objects to be removed", "`entrepot check --repair --drop-unknown` removes what no file names"),
-    ("stagings under way", "run the same `entrepot stage in` again; it begins anew"),
+    ("stagings under way", "run the same `entrepot stage in` again; it starts from the beginning"),
     ("checkpoints: which versions count, their periods", "applications announce them again; their files are there"),
     (
         "what was taken home, and when users were idle",
         "a purge may keep files longer; `entrepot stage out` sends them again",
     ),
     ("speeds of targets and of sources", "they are measured again"),
-    ("how far a scrub is", "it begins anew"),
+    ("how far a scrub is", "it starts from the first file"),
 ];
 
 /// Result of a rebuild.
@@ -102,7 +99,7 @@ fn rebuild(
     let rest = AtRest::take(config).map_err(Problems::unchanged)?;
     rest.may_be_rebuilt(config)?;
     let still = Still::wait(&config.namespace)
-        .map_err(|error| Problems::refused(error, "Stop it there with `entrepot down`, and say this again"))?;
+        .map_err(|error| Problems::refused(error, "Stop it there with `entrepot down`, and repeat this command"))?;
     let targets = devices::look(config, servers, rest.volume).map_err(Problems::unchanged)?;
     let here: BTreeSet<_> = targets.iter().filter_map(|seen| seen.here()).collect();
     let names = Names::read(&config.namespace, config.is_shared(), &here)
@@ -138,7 +135,7 @@ fn rebuild(
     if let Some(step) = write {
         still
             .end()
-            .map_err(|error| Problems::refused(error, "Stop it there with `entrepot down`, and say this again"))?;
+            .map_err(|error| Problems::refused(error, "Stop it there with `entrepot down`, and repeat this command"))?;
         rebuilt.rows = Some(rest.rebuild(config, rows(&plan), step)?);
     }
     Ok(rebuilt)

@@ -57,7 +57,7 @@ pub enum TargetError {
     #[error("the target is failed")]
     Failed,
     /// The target works, but this node does not reach it.
-    #[error("this node does not reach the target, others do (`only_on`)")]
+    #[error("this node does not reach the target, other nodes do (`only_on`)")]
     Elsewhere,
     /// The target did not answer in time.
     #[error("no answer within the deadline")]

@@ -67,7 +67,7 @@ pub fn end_on_signal<T: Send + Sync + 'static>(
         match unmount(&served) {
             Ok(()) => true,
             Err(error) if insists => {
-                tracing::warn!(%error, "somebody uses the mount; it is detached, and ends with its last user");
+                tracing::warn!(%error, "the mount is in use; it is detached, and ends with its last user");
                 drop(detach(&served));
                 true
             }

@@ -74,7 +74,7 @@ pub fn against_simulator(disk: &EmulatedDisk, requests: u64, seed: u64) -> Resul
     let phases = phases.iter().map(|(what, made)| compare(&mut unmatched, what, made));
     phases.collect::<Option<_>>().ok_or_else(|| {
         refused(io::Error::other(
-            "the device did not get the requests that were made; is somebody else using the mount?",
+            "the device did not get the requests that were made; check that no other program uses the mount",
         ))
     })
 }

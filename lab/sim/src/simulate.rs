@@ -38,7 +38,8 @@ pub enum SimulateError {
     Trace(String),
     /// Requests without times cannot come at their times.
     #[error(
-        "trace {number} does not say when its requests came, so they would all come at once; nothing was simulated. Replay it in a closed \
+        "trace {number} has no times of its requests, so they would all come at once; nothing was simulated. Replay \
+         it in a closed \
          loop: `--closed`, or `closed = true` beside the trace in a grid"
     )]
     NoTimes {

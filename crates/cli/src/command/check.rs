@@ -96,14 +96,14 @@ fn render(answers::Check { report, .. }: &answers::Check) -> String {
         let (number, host) = (part.node, &part.host);
         text.push_str(&match part.answered {
             true => format!("node {number} on {host}: {} looked at\n", shown::count(part.files, "file")),
-            false => format!("node {number} on {host} did not answer: what it alone knows is not known\n"),
+            false => format!("node {number} on {host} did not answer: its own state is unknown\n"),
         });
     }
     for target in &report.targets_away {
         text.push_str(&format!("target {target} is away\n"));
     }
     for why in &report.unseen {
-        text.push_str(&format!("nothing is removed, since not everything was seen: {why}\n"));
+        text.push_str(&format!("no object is removed, since the check was incomplete: {why}\n"));
     }
     text.push_str(&format!(
         "{} and {} looked at in {:.1} s, {}, {} repaired\n",

@@ -193,12 +193,12 @@ fn show(at: &Path, output: Output) -> Result<u8> {
                 }
                 error => Problem::not_found(format!("{}: {error}", at.display())),
             };
-            let next = "`findmnt -t fuse.entrepot-connect` lists those that there are; for a volume's targets ask `entrepot status`";
+            let next = "`findmnt -t fuse.entrepot-connect` lists them; for a volume's targets see `entrepot status`";
             return Err(problem.so("nothing is shown").try_this(next).into());
         }
     };
     let status: Status = serde_json::from_slice(&value[..len])
-        .map_err(|error| Problem::failed(format!("{} answers with something else: {error}", at.display())))?;
+        .map_err(|error| Problem::failed(format!("the answer of {} is not valid: {error}", at.display())))?;
     write(&status, output)?;
     Ok(0)
 }

@@ -70,7 +70,7 @@ fn size() -> ValueParser {
 
 fn state() -> ValueParser {
     ValueParser::from(|text: &str| {
-        serde_json::from_value::<FindState>(json!(text)).map_err(|_| "known are away, stale, partial and unmirrored")
+        serde_json::from_value::<FindState>(json!(text)).map_err(|_| "valid are away, stale, partial and unmirrored")
     })
 }
 

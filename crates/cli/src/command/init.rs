@@ -47,7 +47,7 @@ impl Init {
 }
 
 fn address(given: &str) -> std::result::Result<SocketAddr, String> {
-    let wrong = "an address of this machine as a number, and a port, such as 127.0.0.1:9469, are wanted";
+    let wrong = "give a numeric address of this machine and a port, such as 127.0.0.1:9469";
     given.parse().map_err(|_| wrong.to_owned())
 }
 

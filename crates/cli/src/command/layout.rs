@@ -253,7 +253,9 @@ fn show_request(context: &Context, dir: &Path, output: Output) -> Result<u8> {
         Output::Json => shown::json(&Requested { path: inside.path, directory: Some(true), request })?,
         Output::Text => shown::text(&match request {
             Some(request) => format!("new files in it: {request}\n"),
-            None => "new files in it: as the volume's [layout] says; the directory asks for nothing else\n".into(),
+            None => {
+                "new files in it: as set in the volume's [layout]; the directory has no settings of its own\n".into()
+            }
         })?,
     }
     Ok(0)

@@ -91,7 +91,7 @@ pub fn table(answer: &Nodes) -> String {
         ));
     }
     if answer.dead_nodes.is_none() {
-        text.push_str("which nodes died is not known: the store of the state does not answer\n");
+        text.push_str("failed nodes are unknown: the state store does not answer\n");
     }
     text
 }

@@ -148,7 +148,7 @@ impl Quota {
             }
             Some(Verb::List { output }) => {
                 let answer = context.ask_store(&Request::Quotas {})?;
-                rows::show(answer, output, "nobody has a quota in this volume; `entrepot quota set` gives one\n")?;
+                rows::show(answer, output, "no user has a quota in this volume; `entrepot quota set` gives one\n")?;
             }
             Some(Verb::Show { of, output }) => {
                 let (of, mut client) = of.resolve(context)?;

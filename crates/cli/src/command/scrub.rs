@@ -85,7 +85,7 @@ fn render(scrub: &answers::Scrub) -> String {
         (false, None) => format!("stopped after {}: ", pass.after),
     };
     text += &format!(
-        "{how}{} with {} compared, {} not compared, {} wrong, {} of them made anew\n",
+        "{how}{} with {} compared, {} not compared, {} wrong, {} of them rebuilt\n",
         shown::count(pass.files, "file"),
         shown::bytes(pass.bytes),
         pass.left,

@@ -192,7 +192,7 @@ fn watch_job(context: &Context, job: u64, output: Output) -> Result<u8> {
 
 fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T> {
     serde_json::from_value(answer).map_err(|e| {
-        Problem::failed(format!("the daemon's answer is not understood: {e}"))
+        Problem::failed(format!("the daemon's answer is not valid: {e}"))
             .try_this("use the `entrepot` of the same version as the daemon")
             .into()
     })

@@ -74,7 +74,7 @@ impl Top {
     pub fn run(self, context: &Context) -> Result<u8> {
         if !self.by.sorts().contains(&self.sort) {
             return Err(Problem::wrong(
-                "what a job reads and writes is not counted apart, so jobs cannot be sorted by that",
+                "reads and writes of a job are not counted apart, so jobs cannot be sorted by them",
             )
             .so("nothing is shown")
             .try_this("sort jobs by bytes, which are those that are staged, or by name; or use --by users")

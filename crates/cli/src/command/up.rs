@@ -120,7 +120,7 @@ fn tell_systemd(word: &str) {
     };
     let said = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(word.as_bytes(), &address));
     if let Err(error) = said {
-        tracing::warn!("systemd was not told {word}: {error}");
+        tracing::warn!("systemd was not notified of {word}: {error}");
     }
 }
 
@@ -158,7 +158,7 @@ pub fn detach(file: &Path, at: &Path) -> Result<u8> {
             let ended = child.wait()?;
             Err(Problem::failed(format!("the daemon ended before the volume was mounted ({ended})"))
                 .so("the volume is not mounted")
-                .try_this("STATE/daemon.log may say more; without --detach it speaks here")
+                .try_this("see STATE/daemon.log, or run it without --detach to see its log here")
                 .into())
         }
     }

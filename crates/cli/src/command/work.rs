@@ -57,7 +57,7 @@ fn on_interrupt(bar: ProgressBar, done: Arc<AtomicBool>, hint: String) -> std::i
     signals::on(INTERRUPTS, move |_| {
         if !done.load(Ordering::Acquire) {
             bar.finish_and_clear();
-            eprintln!("interrupted: what is done is kept\n  next: {hint}");
+            eprintln!("interrupted: completed work is kept\n  next: {hint}");
             std::process::exit(exit::INTERRUPTED.into());
         }
         true

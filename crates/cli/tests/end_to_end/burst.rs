@@ -72,7 +72,7 @@ fn a_checkpoint_has_its_turn_once_and_leaves_for_a_reason_in_words() {
     let turns = of("burst").iter().filter(|event| event["what"].to_string().contains("has its turn")).count();
     assert_eq!(turns, 1, "{told:?}");
     let why = of("move")[0]["why"].as_str().expect("a reason").to_owned();
-    assert_eq!(why, "a checkpoint leaves the burst buffer: how often its application fails is not known");
+    assert_eq!(why, "a checkpoint leaves the burst buffer: the failure rate of its application is unknown");
     let status = volume.json(&["checkpoint", "status"]);
     assert_eq!((&status["policy"], &status["pattern"]), (&"predicted".into(), &"demotes in pauses".into()));
 }
@@ -288,7 +288,7 @@ fn a_version_that_was_begun_counts_once_it_was_committed() {
     volume.ok(&["checkpoint", "commit", "wave", "--abandon"]);
     begin("d");
     let nothing = volume.run(&["checkpoint", "commit", "wave"]);
-    assert!(code(&nothing) != 0 && err(&nothing).contains("nothing of version"), "{}", err(&nothing));
+    assert!(code(&nothing) != 0 && err(&nothing).contains("no file of version"), "{}", err(&nothing));
     let outside = volume.run_in(std::path::Path::new("/"), &["checkpoint", "begin", "wave"]);
     assert_eq!(code(&outside), 2, "{}", err(&outside));
     assert_eq!(code(&volume.run(&["checkpoint", "commit", "nobody"])), 5);
@@ -308,7 +308,7 @@ fn a_job_marks_its_checkpoints_in_its_script() {
     };
     for (bad, cause) in [
         ("#CHECKPOINT path=/etc/x", "not in the volume"),
-        ("#CHECKPOINT path=a nodes=few", "nodes says"),
+        ("#CHECKPOINT path=a nodes=few", "nodes is"),
         ("# CHECKPOINT path=a", "ordinary comment"),
     ] {
         let refused = submit(bad, "touch ran");

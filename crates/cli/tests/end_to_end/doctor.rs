@@ -121,5 +121,5 @@ fn a_user_who_may_not_ask_is_told_so() {
     }
     let told = volume.run_as_nobody(&["doctor"]);
     let text = out(&told);
-    assert!(text.contains("what the volume's file is") && !text.contains("target fast0"), "{text}{}", err(&told));
+    assert!(text.contains("path of the volume's file") && !text.contains("target fast0"), "{text}{}", err(&told));
 }

@@ -81,7 +81,7 @@ fn ctrl_c_in_the_middle() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal");
     let ended = ended(stage);
     assert_eq!(code(&ended), 130);
-    says(&ended, &["interrupted: what is done is kept", "run the same command again"]);
+    says(&ended, &["interrupted: completed work is kept", "run the same command again"]);
     nothing_is_there(&volume);
     // At once: the daemon may not even have noticed.
     let fetched = goes_on(&volume, &uri, &data);
@@ -181,7 +181,7 @@ fn the_network_goes_in_the_middle() {
     far.cable("down");
     let ended = ended(stage);
     assert_eq!(code(&ended), 1, "{}", out(&ended));
-    says(&ended, &[uri, "what was fetched is kept", "--retry"]);
+    says(&ended, &[uri, "fetched parts are kept", "--retry"]);
     nothing_is_there(&volume);
 
     // A job that brings it is cancelled while nothing comes: it leaves nothing.

@@ -43,7 +43,10 @@ fn merged_files_are_files_of_their_own_in_everything_else() {
     let shown = out(&volume.run(&["layout", "v"]));
     assert!(shown.contains("merged: turn 2 of 3, of 64.0 KiB each; 3 files are in these objects now"), "{shown}");
     let explained = out(&volume.run(&["explain", "v"]));
-    assert!(explained.contains("merged with 2 other files") && explained.contains("piece by piece"), "{explained}");
+    assert!(
+        explained.contains("merged with 2 other files") && explained.contains("its owner merged it"),
+        "{explained}"
+    );
     // Each is written, cut and renamed by itself.
     let patch = noise(200_000);
     let v = std::fs::File::options().write(true).open(path("v")).expect("open");

@@ -56,7 +56,7 @@ fn a_layout_that_cannot_be_is_refused_with_the_reason() {
     let Some(volume) = Volume::up() else { return };
     fs::create_dir(volume.at.join("d")).expect("directory");
     fs::write(volume.at.join("f"), b"data").expect("write");
-    says(&volume.run(&["layout", "set", "d", "mirors=2"]), 2, &["`mirors=2`", "known are stripe_count"]);
+    says(&volume.run(&["layout", "set", "d", "mirors=2"]), 2, &["`mirors=2`", "valid are stripe_count"]);
     says(&volume.run(&["layout", "set", "d", "stripe_size=1000"]), 2, &["a multiple of 4K"]);
     says(&volume.run(&["layout", "set", "d", "mirrors=9"]), 2, &["`mirrors=9`", "targets"]);
     says(&volume.run(&["layout", "set", "f", "mirrors=2"]), 2, &["was written to already", "on its directory"]);
@@ -68,7 +68,7 @@ fn a_layout_that_cannot_be_is_refused_with_the_reason() {
         rustix::fs::XattrFlags::empty(),
     );
     assert_eq!(attribute, Err(rustix::io::Errno::INVAL), "by the attribute too");
-    assert!(out(&volume.run(&["layout", "d"])).contains("as the volume's [layout] says"));
+    assert!(out(&volume.run(&["layout", "d"])).contains("as set in the volume's [layout]"));
     volume.ok(&["layout", "set", "d", "mirrors=2", "tier=fast"]);
     assert_eq!(out(&volume.run(&["layout", "d"])), "new files in it: mirrors=2 tier=fast\n");
     assert_eq!(volume.json(&["layout", "d"])["request"], "mirrors=2 tier=fast");

@@ -105,7 +105,7 @@ fn the_advised_interval_says_what_it_rests_on() {
     write(&volume, "wave", "1", &real::noise(1 << 20)).expect("written");
     real::until("it is complete", || complete(&volume, "wave", "1"));
     let refused = advise(&["wave"]);
-    assert!(code(&refused) == 2 && err(&refused).contains("between failures is not known"), "{}", err(&refused));
+    assert!(code(&refused) == 2 && err(&refused).contains("between its failures is unknown"), "{}", err(&refused));
     assert!(out(&advise(&[])).contains("not known yet"), "{}", out(&advise(&[])));
 
     let of_volume = volume.json(&["checkpoint", "status"])["applications"][0].clone();
@@ -115,7 +115,7 @@ fn the_advised_interval_says_what_it_rests_on() {
     assert!(cost > 0.0 && (daly - policy::burst::advice::daly_s(cost, 21_600.0)).abs() < 1e-6, "{told}");
     let said = out(&advise(&["wave", "--mtbf", "6h"]));
     assert!(said.contains("(measured: the last one written, 1.0 MiB; the newest is version 1)"), "{said}");
-    assert!(said.contains("6 h (as you say)"), "{said}");
+    assert!(said.contains("6 h (as given)"), "{said}");
 
     // Advice uses the number of nodes given at the start of a version, and observed restarts where there are any.
     std::fs::create_dir(volume.at.join("state")).expect("mkdir");

@@ -192,7 +192,7 @@ fn what_lies_on_a_target_that_is_lost_too_comes_from_its_source_or_its_mirror() 
     fs::create_dir(targets.join(gone)).expect("a mount point");
     let refused = rebuild(&volume, &[]);
     let said = err(&refused);
-    assert!(code(&refused) == 2 && said.contains(&format!("target \"{gone}\" cannot be looked at")), "{said}");
+    assert!(code(&refused) == 2 && said.contains(&format!("target \"{gone}\" cannot be checked")), "{said}");
     assert!(said.contains(&format!("--lost {gone}")) && said.contains("nothing was changed"), "{said}");
     assert!(!volume.toml.parent().expect("a directory").join("state/state.db").exists());
     let said: Value =

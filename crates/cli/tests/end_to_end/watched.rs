@@ -181,8 +181,8 @@ fn what_nobody_could_watch_or_everybody_is_refused() {
     volume.ok(&["down"]);
     let toml = std::fs::read_to_string(&volume.toml).expect("read");
     for (section, said) in [
-        (format!("listen = \"{at}\"\n"), "nothing can listen"),
-        ("listen = \"0.0.0.0:9469\"\n".into(), "everybody who reaches"),
+        (format!("listen = \"{at}\"\n"), "the endpoint cannot listen"),
+        ("listen = \"0.0.0.0:9469\"\n".into(), "every client that reaches"),
         ("listen = \"localhost\"\n".into(), "Give an address and a port"),
         ("token_file = \"/x\"\n".into(), "nothing listens"),
         (format!("listen = \"{at}\"\ncertificate = \"/x\"\n"), "go together"),

@@ -106,7 +106,7 @@ impl Shared {
             match register(fd.as_fd()) {
                 Ok(backing) => Some(backing),
                 Err(error) => {
-                    tracing::info!(%error, "the kernel does not let this daemon pass files through; going on without");
+                    tracing::info!(%error, "the kernel refuses passthrough to this daemon; going on without");
                     self.passthrough.store(false, Ordering::Relaxed);
                     None
                 }

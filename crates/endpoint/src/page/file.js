@@ -56,7 +56,7 @@ function show(file) {
     item.firstChild.style.setProperty('--of-target', colour(target));
   });
   // Its history has a table of its own, below.
-  const end = file.sentences.indexOf('It came to lie so:');
+  const end = file.sentences.indexOf('History of its layout:');
   const sentences = file.sentences.slice(0, end < 0 ? undefined : end).map((text, at) => ({ text, at }));
   fill(at('sentences'), sentences, 'li', (one) => `${one.at} ${one.text}`, (item, one) => {
     item.className = one.text.startsWith(' ') ? 'detail' : '';

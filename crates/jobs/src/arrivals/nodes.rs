@@ -60,7 +60,8 @@ impl TableView {
         match self.seen.settles_in {
             Time::ZERO => Ok(self.seen.elsewhere),
             left => Err(format!(
-                "space is promised again in {}: the server of the state was started anew, and all nodes say first what they have promised",
+                "space is promised again in {}: the server of the state was restarted, and all nodes first report \
+                 their promises",
                 span(left + Time::from_millis(999))
             )),
         }
@@ -96,7 +97,7 @@ impl Nodes {
         let written = read.as_deref().map(serde_json::from_slice::<Written>).transpose();
         // A table that cannot be parsed counts as empty, and every node writes its own promises into it.
         let not_read =
-            |error: &serde_json::Error| tracing::error!("{KIND} cannot be read and is written anew: {error}");
+            |error: &serde_json::Error| tracing::error!("{KIND} cannot be read and is written again: {error}");
         let table = written.inspect_err(not_read).ok().flatten().unwrap_or_default().table();
         let now = Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let seen = self.reader.lock().read(now, table, &life, |node| self.peers.is_over(node));

@@ -42,7 +42,7 @@ pub fn promise(shared: &Shared) -> Vec<(Ticket, Action)> {
         match known.map_or(Ok(true), |(nodes, look)| nodes.put(look, decided.promised(), decided.grants())) {
             Ok(true) => return carry(shared, decided),
             Ok(false) if looks < LOOKS_MAX => {}
-            Ok(false) => break "other nodes were promised space in the same moment; looked at again soon".to_owned(),
+            Ok(false) => break "other nodes were promised space in the same moment; retried soon".to_owned(),
             Err(why) => break why,
         }
     };
@@ -59,7 +59,7 @@ fn say_promised(shared: &Shared, nodes: &Nodes) {
     let promised = shared.view.lock().promised();
     match nodes.look().and_then(|look| nodes.put(look, promised, false)) {
         Ok(true) => {}
-        Ok(false) => tracing::debug!("another node was quicker: said again at the next look"),
+        Ok(false) => tracing::debug!("another node was quicker: retried at the next check"),
         Err(why) => tracing::debug!("{why}"),
     }
 }

@@ -314,9 +314,9 @@ impl QueueView {
             format!("; the queue starts it in {}, they take about {}", span(start.since(now)), span(transfer))
         });
         match self.machine.phase(known.id) {
-            None => "its queue is being asked when it starts".into(),
+            None => "its start is being requested from its queue".into(),
             Some(Phase::Waiting { due }) if known.start.is_none() => {
-                format!("the queue cannot say yet when it starts; its data begin to come in {}", span(due.since(now)))
+                format!("the queue has no start time for it yet; its data begin to come in {}", span(due.since(now)))
             }
             Some(Phase::Waiting { due }) => format!("its data begin to come in {}{expected}", span(due.since(now))),
             Some(Phase::Reserving) if known.no_room.is_some() => no_space(known, self.config.retry_after),
@@ -324,7 +324,7 @@ impl QueueView {
             Some(Phase::Moving { since }) => {
                 let why = match known.reason {
                     Some(Reason::Due { .. }) if known.start.is_some() => ", as it was due",
-                    Some(Reason::StartUnknown) => ", for the queue cannot say when it starts",
+                    Some(Reason::StartUnknown) => ", since the queue has no start time for it",
                     Some(Reason::Waited) => ", the job waits for them",
                     _ => "",
                 };

@@ -41,7 +41,7 @@ impl<B: Backend> Core<B> {
     pub fn forget_staging(&self, owner: Caller, paths: &[PathBuf]) {
         for path in paths {
             if let Err(error) = self.volume.forget_staging(owner, path) {
-                tracing::warn!("what was staged of {} cannot be given up: {error}", path.display());
+                tracing::warn!("the staged files of {} cannot be released: {error}", path.display());
             }
         }
     }

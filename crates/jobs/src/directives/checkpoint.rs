@@ -22,7 +22,7 @@ pub(super) fn read(line: u32, text: &str) -> Result<Checkpoint, Refusal> {
             return Err(Refusal::new(format!("{word:?} is no KEY=VALUE"), FORM));
         };
         if seen.contains(&key) {
-            return Err(Refusal::new(format!("{key} is said twice"), "say it once; write a line for each pattern"));
+            return Err(Refusal::new(format!("{key} is set twice"), "set it once; write a line for each pattern"));
         }
         seen.push(key);
         match key {
@@ -31,11 +31,11 @@ pub(super) fn read(line: u32, text: &str) -> Result<Checkpoint, Refusal> {
             "nodes" => read.nodes = Some(nodes(value)?),
             "mtbf" => read.mtbf_s = Some(span(key, value)?),
             "interval" => read.interval_s = Some(span(key, value)?),
-            _ => return Err(Refusal::new(format!("#CHECKPOINT knows no {key:?}"), FORM)),
+            _ => return Err(Refusal::new(format!("#CHECKPOINT has no key {key:?}"), FORM)),
         }
     }
     if read.nodes.is_some() && read.mtbf_s.is_some() {
-        return Err(Refusal::new("nodes and mtbf both say how often the application fails", "say one of them"));
+        return Err(Refusal::new("nodes and mtbf both set the failure rate of the application", "set one of them"));
     }
     // The application's name replaces its placeholder in the pattern, and does not affect which files match.
     match Pattern::of_app(&read.path, "x") {
@@ -55,14 +55,14 @@ fn application(value: &str) -> Result<String, Refusal> {
 
 fn nodes(value: &str) -> Result<u64, Refusal> {
     let n = value.parse().ok().filter(|n| (1..=10_000_000).contains(n));
-    n.ok_or_else(|| Refusal::new(format!("nodes says {value:?}"), "write a whole number from 1"))
+    n.ok_or_else(|| Refusal::new(format!("nodes is {value:?}"), "write a whole number from 1"))
 }
 
 /// `90s`, `10m` or `10min`, `2h`, `1d`; seconds alone.
 fn span(key: &str, value: &str) -> Result<u64, Refusal> {
     let seconds = policy::units::span_ns(value).map(|ns| ns / 1_000_000_000);
     seconds.filter(|s| (1..=100 * 365 * 86_400).contains(s)).ok_or_else(|| {
-        Refusal::new(format!("{key} says {value:?}"), "write a span such as 90s, 30min, 2h or 5d, of at most 100 years")
+        Refusal::new(format!("{key} is {value:?}"), "write a span such as 90s, 30min, 2h or 5d, of at most 100 years")
     })
 }
 
@@ -88,16 +88,16 @@ mod tests {
             ("", "names no files"),
             ("app=wave", "names no files"),
             ("state/**", "no KEY=VALUE"),
-            ("path=a path=b", "said twice"),
-            ("path=a rank=3", "knows no \"rank\""),
-            ("path=a nodes=0", "nodes says"),
-            ("path=a nodes=many", "nodes says"),
-            ("path=a mtbf=soon", "mtbf says"),
-            ("path=a interval=0", "interval says"),
-            ("path=a interval=101y", "interval says"),
-            ("path=a mtbf=36501d", "mtbf says"),
-            ("path=a mtbf=99999999999999999999d", "mtbf says"),
-            ("path=a nodes=2 mtbf=1d", "both say"),
+            ("path=a path=b", "set twice"),
+            ("path=a rank=3", "has no key \"rank\""),
+            ("path=a nodes=0", "nodes is"),
+            ("path=a nodes=many", "nodes is"),
+            ("path=a mtbf=soon", "mtbf is"),
+            ("path=a interval=0", "interval is"),
+            ("path=a interval=101y", "interval is"),
+            ("path=a mtbf=36501d", "mtbf is"),
+            ("path=a mtbf=99999999999999999999d", "mtbf is"),
+            ("path=a nodes=2 mtbf=1d", "both set"),
             ("path=a app=b/c", "name of an application"),
             ("path=a app=", "name of an application"),
             ("path={app}/x", "not understood"),

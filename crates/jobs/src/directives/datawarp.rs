@@ -48,7 +48,7 @@ pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line, Refusal> {
     }
     let all = closed(text)?;
     let Some((verb, rest)) = all.split_first() else {
-        return Err(Refusal::new(format!("{word} says nothing"), "remove the line"));
+        return Err(Refusal::new(format!("{word} is empty"), "remove the line"));
     };
     let mut words = Fields::read(&format!("{word} {verb}"), rest)?;
     let read = match (word, verb.as_str()) {
@@ -64,7 +64,8 @@ pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line, Refusal> {
             return Err(Refusal::new(
                 format!("{word} {verb} would remove {name}, which other jobs may use"),
                 format!(
-                    "remove the line, and the directory yourself when nobody needs it: a script finds it as ${PERSISTENT}{name}"
+                    "remove the line, and the directory yourself when no job needs it: a script finds it as \
+                     ${PERSISTENT}{name}"
                 ),
             ));
         }
@@ -77,7 +78,7 @@ pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line, Refusal> {
         _ => {
             let known = if word == "#DW" { "jobdw, persistentdw, stage_in and stage_out" } else { "create_persistent" };
             return Err(Refusal::new(
-                format!("{word} {verb} is not understood: of these lines there are {known}"),
+                format!("{word} {verb} is not understood: known lines are {known}"),
                 "write #STAGEIN or #STAGEOUT lines instead (docs/guide/jobs.md), or remove it",
             ));
         }
@@ -96,7 +97,7 @@ fn own(line: u32, words: &mut Fields) -> Result<Line, Refusal> {
             "striped" => striped = true,
             "private" => private = true,
             _ => {
-                let cause = format!("{} knows no access_mode={mode}", words.of);
+                let cause = format!("{} has no access_mode={mode}", words.of);
                 return Err(Refusal::new(cause, "write access_mode=striped, or private, or both with a comma"));
             }
         }
@@ -111,7 +112,7 @@ fn create(line: u32, words: &mut Fields) -> Result<Line, Refusal> {
     let create_bytes = Some(words.capacity()?);
     let access = words.take("access_mode").or_else(|| words.take("access")).unwrap_or_else(|| "striped".into());
     if access != "striped" {
-        let cause = format!("{} knows no access_mode={access}", words.of);
+        let cause = format!("{} has no access_mode={access}", words.of);
         return Err(Refusal::new(cause, "write access_mode=striped"));
     }
     words.drop_pool();
@@ -150,7 +151,7 @@ impl Fields {
         for word in words {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             if left.iter().any(|(known, _)| known == key) {
-                return Err(Refusal::new(format!("{of} says {key} twice"), "say it once"));
+                return Err(Refusal::new(format!("{of} sets {key} twice"), "set it once"));
             }
             left.push((key.into(), value.into()));
         }
@@ -184,7 +185,7 @@ impl Fields {
                 format!("{} type=cache stands for a cache before a parallel file system", self.of),
                 "write type=scratch, and bring the data by stage_in",
             )),
-            Some(other) => Err(Refusal::new(format!("{} knows no type={other}", self.of), "write type=scratch")),
+            Some(other) => Err(Refusal::new(format!("{} has no type={other}", self.of), "write type=scratch")),
         }
     }
 
@@ -196,9 +197,7 @@ impl Fields {
                 format!("{} type=list reads a list that has another form here", self.of),
                 "write lines `URI PATH` into a file: #STAGEIN entrepot stage in --manifest FILE",
             )),
-            other => {
-                Err(Refusal::new(format!("{} knows no type={other}", self.of), "write type=file or type=directory"))
-            }
+            other => Err(Refusal::new(format!("{} has no type={other}", self.of), "write type=file or type=directory")),
         }
     }
 
@@ -206,7 +205,7 @@ impl Fields {
         let said = self.must("capacity")?;
         policy::units::bytes(&said)
             .filter(|bytes| *bytes > 0)
-            .ok_or_else(|| Refusal::new(format!("capacity={said} is no size"), "write capacity=10GiB or the like"))
+            .ok_or_else(|| Refusal::new(format!("capacity={said} is no size"), "write a size such as capacity=10GiB"))
     }
 
     fn name(&mut self) -> Result<String, Refusal> {
@@ -287,7 +286,7 @@ mod tests {
     #[test]
     fn all_else_is_refused_by_its_name() {
         for (word, line, cause) in [
-            ("#DW", "", "says nothing"),
+            ("#DW", "", "is empty"),
             ("#DW", "swap 10GiB", "swap space"),
             ("#DW", "jobdw type=cache capacity=1GiB pfs=/lus", "type=cache"),
             ("#DW", "jobdw type=scratch", "lacks capacity="),

@@ -290,7 +290,7 @@ impl Reader {
         match text(rest).and_then(|text| datawarp::read(number, word, text)) {
             Ok(datawarp::Line::Own(own)) => {
                 if let Some(first) = self.head.datawarp.own.replace(own) {
-                    let cause = format!("line {} has asked for the directory of the job already", first.line);
+                    let cause = format!("line {} requests the directory of the job already", first.line);
                     self.complain(number, Refusal::new(cause, "write one #DW jobdw line"));
                 }
             }
@@ -365,7 +365,7 @@ impl Reader {
                         self.warn(
                             number,
                             format!("{option} has no effect here"),
-                            "see docs/guide/jobs.md for what has",
+                            "see docs/guide/jobs.md for options with an effect",
                         );
                     }
                 }
@@ -422,7 +422,7 @@ fn text(bytes: &[u8]) -> Result<&str, Refusal> {
 fn read_staging(bytes: &[u8]) -> Result<(Says, Option<char>), Refusal> {
     let words::Fields { words, pattern } = words::split(text(bytes)?)?;
     let Some(first) = words.first() else {
-        return Err(Refusal::new("the directive says nothing", "write a command after it, or remove the line"));
+        return Err(Refusal::new("the directive is empty", "write a command after it, or remove the line"));
     };
     let says = if matches!(first.as_str(), "-retry" | "--retry") {
         let retries = match words.as_slice() {

@@ -57,7 +57,7 @@ fn checkpoints_are_marked_in_either_form() {
     for (line, cause) in [
         ("#CHECKPOINT", "names no files"),
         ("#CHECKPOINT state/**", "no KEY=VALUE"),
-        ("#BB_LUA entrepot checkpoint path=a nodes=none", "nodes says"),
+        ("#BB_LUA entrepot checkpoint path=a nodes=none", "nodes is"),
         ("#checkpoint path=a", "ordinary comment"),
         ("# CHECKPOINTS path=a", "ordinary comment"),
     ] {

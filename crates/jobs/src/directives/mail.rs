@@ -26,7 +26,7 @@ pub fn types(value: &str, mail: &mut Mail) -> Vec<String> {
 pub fn address(value: &str) -> Result<String, Refusal> {
     let good = |c: char| c.is_ascii_alphanumeric() || "._%+-=@".contains(c);
     if value.is_empty() || value.len() > ADDRESS_BYTES_MAX || value.starts_with('-') || !value.chars().all(good) {
-        let cause = format!("--mail-user says {:?}, which is no address", value.escape_debug().to_string());
+        let cause = format!("--mail-user is {:?}, which is no address", value.escape_debug().to_string());
         return Err(Refusal::new(cause, "write NAME@HOST, or the name of a user of this machine"));
     }
     Ok(value.to_owned())

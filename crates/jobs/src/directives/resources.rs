@@ -152,7 +152,7 @@ fn count(option: &str, value: &str) -> Result<u32, Refusal> {
         .parse()
         .ok()
         .filter(|n| (1..=1_000_000).contains(n))
-        .ok_or_else(|| Refusal::new(format!("{option} says {value:?}"), "write a whole number from 1"))
+        .ok_or_else(|| Refusal::new(format!("{option} is {value:?}"), "write a whole number from 1"))
 }
 
 fn bad_time(value: &str) -> Refusal {

@@ -28,7 +28,7 @@ pub(super) fn run(spec: &Spec, step: usize) -> ExitCode {
     let stdin = match spec.input.as_deref().map(input).transpose() {
         Ok(stdin) => stdin.unwrap_or_else(Stdio::null),
         Err(error) => {
-            eprintln!("entrepot: what it is to read cannot be kept in memory: {error}");
+            eprintln!("entrepot: the input of the command cannot be kept in memory: {error}");
             return ExitCode::from(126);
         }
     };

@@ -78,7 +78,7 @@ fn the_text_says_what_would_run() {
         "      source of b: sftp://h/a",
         "   entrepot stage in 'http://h/x y' /s/x   (line 6)",
         "2. compute: queue batch, 4 cores, at most 00:10:00, after stage-in succeeded",
-        "note: line 2: --mem=4G has no effect here; see docs/guide/jobs.md for what has",
+        "note: line 2: --mem=4G has no effect here; see docs/guide/jobs.md for options with an effect",
     ] {
         assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
     }

@@ -71,7 +71,7 @@ impl Core {
         if kind == PartKind::Compute {
             part.progress = Progress::Checking;
             self.tell(record, Now::Started);
-            record.enter(JobState::Checking, "looking whether its data are all there");
+            record.enter(JobState::Checking, "checking whether all its data are there");
             self.keep(record);
             watch::check(self, id);
         } else {
@@ -232,7 +232,7 @@ pub(super) fn why(record: &Record, kind: PartKind, report: &PartReport) -> Strin
         text += &format!(" in each of {} attempts", step.attempts);
     }
     if !step.stderr_tail.is_empty() {
-        text += &format!("; it said: {}", step.stderr_tail);
+        text += &format!("; its output: {}", step.stderr_tail);
     }
     text
 }

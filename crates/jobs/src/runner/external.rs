@@ -45,7 +45,7 @@ impl Runner {
         seen(core, asked.scheduler, answer.clone());
         if let Err(error) = answer {
             let mend = "the operator can mend it: start the daemon with the PATH and the SLURM_CONF of the scheduler's commands";
-            return Err(Error::refused(format!("the daemon cannot ask {}: {error}", asked.scheduler.name()), mend));
+            return Err(Error::refused(format!("the daemon cannot query {}: {error}", asked.scheduler.name()), mend));
         }
         let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s, arrays: false };
         let (script, name) = (asked.job.script.as_bytes(), &asked.job.file_name);
@@ -75,7 +75,7 @@ impl Runner {
         core.remember(&record).map_err(|e| {
             core.volume.unmark_checkpoints(&Core::mark(id));
             directory::remove(&plan.datawarp);
-            Error::World(format!("the job could not be remembered: {e}"))
+            Error::World(format!("the job could not be saved: {e}"))
         })?;
         core.table.lock().jobs.insert(id, record);
         core.changed.notify_all();
@@ -120,7 +120,7 @@ impl Runner {
         let mut table = core.table.lock();
         let record = table.jobs.get_mut(&told.id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(told.id))?;
         let Some(external) = record.own.external.as_mut().filter(|external| external.parts.is_empty()) else {
-            return Err(Error::refused(format!("job {} is submitted already", told.id), "submit it anew"));
+            return Err(Error::refused(format!("job {} is submitted already", told.id), "submit it again"));
         };
         external.parts = told.parts;
         record.detail = format!("in the queue of {}", external.scheduler.name());
@@ -309,7 +309,7 @@ impl Unseen {
     /// Sentence for the operator.
     pub fn text(&self) -> String {
         let since = Time(self.since.elapsed().as_nanos() as u64);
-        format!("{} cannot be asked since {}: {}", self.kind.name(), arrivals::span(since), self.cause)
+        format!("{} has not answered since {}: {}", self.kind.name(), arrivals::span(since), self.cause)
     }
 }
 
@@ -429,9 +429,8 @@ fn over(core: &Arc<Core>, record: &mut Record, kind: PartKind, ending: Ending) {
     let started_ms = record.part(kind).and_then(|part| part.dispatched_ms).unwrap_or_else(now_ms);
     let report = PartReport { kind, started_ms, ended_ms: now_ms(), ending: ending.clone(), steps: Vec::new() };
     let ok = ending.is_success();
-    let reason = (!ok).then(|| {
-        format!("{}; `entrepot job log {} --part {kind}` may say more", why(record, kind, &report), record.id)
-    });
+    let reason =
+        (!ok).then(|| format!("{}; see `entrepot job log {} --part {kind}`", why(record, kind, &report), record.id));
     if let Some(part) = record.part_mut(kind) {
         part.progress = if ok { Progress::Done } else { Progress::Failed };
         part.report = Some(report);

@@ -86,7 +86,7 @@ impl Runner {
         let refused = if table.closed {
             Some(Error::refused("the daemon is stopping", "submit again when it is back"))
         } else {
-            core.remember(&record).err().map(|error| Error::World(format!("the job could not be remembered: {error}")))
+            core.remember(&record).err().map(|error| Error::World(format!("the job could not be saved: {error}")))
         };
         if let Some(error) = refused {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
@@ -109,7 +109,7 @@ impl Runner {
         let n_mine = table.jobs.values().filter(|r| r.owner.uid == caller.uid && !r.state.is_final()).count();
         if n_mine >= self.core.config.n_unfinished_per_user_max {
             return Err(Error::refused(
-                format!("you have {n_mine} unfinished jobs, as many as one user may"),
+                format!("you have {n_mine} unfinished jobs, the limit of one user"),
                 "submit again when some have ended",
             ));
         }

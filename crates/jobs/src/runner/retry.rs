@@ -31,7 +31,7 @@ impl Runner {
             let cause = format!("the commands of job {id} are not kept here");
             let mend = match kind {
                 PartKind::StageOut => "take its results home by hand: entrepot stage out PATH URI",
-                _ => "submit it again: what was brought completely is not fetched again",
+                _ => "submit it again: complete files are not fetched again",
             };
             return Err(Error::refused(cause, mend));
         }
@@ -75,8 +75,9 @@ impl Runner {
     fn prepare(&self, caller: Caller, record: &Record, kind: PartKind, asked: Retry) -> Result<(), Error> {
         let (core, id) = (&self.core, record.id);
         if caller.uid != record.owner.uid {
-            let cause =
-                format!("the {kind} of job {id} runs in the environment of whoever asks, and you are not its owner");
+            let cause = format!(
+                "the {kind} of job {id} runs in the environment of the requesting user, and you are not its owner"
+            );
             return Err(Error::refused(cause, format!("have {} ask for it", record.user)));
         }
         let request = Submit {
@@ -91,7 +92,7 @@ impl Runner {
         let account = account::account(caller.uid, rustix::process::geteuid().is_root())?;
         let mut plan = record.plan.clone();
         if !core.clearing.wait(id, CLEARED_WITHIN) {
-            let cause = format!("what job {id} had in the volume is still being removed");
+            let cause = format!("the files of job {id} in the volume are still being removed");
             return Err(Error::refused(
                 cause,
                 "ask again when the volume answers: `entrepot status` shows whether it does",

@@ -70,7 +70,7 @@ impl Scheduler for Pbs {
         match ask("qstat", &["-x", "-f", "-F", "json", id], &[]) {
             Ok(text) => parse(&text, id),
             Err(Error::Command { cause, .. }) if cause.contains("Unknown Job") => Ok(PartStatus {
-                ending: Some(Ending::Lost { cause: "PBS has forgotten how it ended".into() }),
+                ending: Some(Ending::Lost { cause: "PBS has no record of its end any more".into() }),
                 ..PartStatus::default()
             }),
             Err(error) => Err(error),
@@ -103,7 +103,7 @@ fn parse(text: &str, id: &str) -> Result<PartStatus, Error> {
         Some(code @ 0..=255) => Ending::Exited { code: code as i32 },
         // 128 or 256 and the signal, by version and shell.
         Some(code @ 257..=320) => Ending::Signalled { signal: (code - 256) as i32 },
-        Some(code) => Ending::Lost { cause: format!("PBS gives its exit status as {code}") },
+        Some(code) => Ending::Lost { cause: format!("PBS reports exit status {code}") },
         // Deleted before it ran.
         None => Ending::Cancelled,
     });

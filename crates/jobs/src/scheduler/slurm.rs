@@ -56,7 +56,7 @@ impl Scheduler for Slurm {
         match ask("scontrol", &["-o", "show", "job", id], &[]) {
             Ok(text) => Ok(parse(&text)),
             Err(Error::Command { cause, .. }) if cause.contains("Invalid job id") => Ok(PartStatus {
-                ending: Some(Ending::Lost { cause: "Slurm has forgotten how it ended".into() }),
+                ending: Some(Ending::Lost { cause: "Slurm has no record of its end any more".into() }),
                 ..PartStatus::default()
             }),
             Err(error) => Err(error),

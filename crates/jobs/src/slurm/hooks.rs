@@ -208,7 +208,7 @@ impl Slurm {
     pub(super) fn ending(&self, id: JobId, waited: Duration) -> Result<Ending, Error> {
         let conf = self.core.table.lock().jobs.get(&id).map(|job| job.own.conf.clone()).ok_or_else(|| unknown(id))?;
         let found = scontrol::look(id, conf.as_deref());
-        let found = found.inspect_err(|error| tracing::info!("how Slurm's job {id} ended is not known yet: {error}"));
+        let found = found.inspect_err(|error| tracing::info!("the end of Slurm's job {id} is unknown yet: {error}"));
         Ok(ending::ending(found.as_ref().ok(), waited))
     }
 

@@ -24,7 +24,7 @@ impl Handler for Slurm {
         let verb = command.strip_prefix("slurm.").unwrap_or(command);
         let is_hook = matches!(verb, "setup" | "data-in" | "variables" | "pre-run" | "data-out" | "teardown" | "part");
         if is_hook && !caller.is_operator() && !self.core.own.slurm_users.contains(&caller.uid) {
-            let cause = format!("user {} may not speak for Slurm", caller.uid);
+            let cause = format!("user {} may not send requests of Slurm", caller.uid);
             return Err(Problem::denied(cause).try_this(
                 "name the user that slurmctld runs as in volume.toml: [jobs] slurm_user = \"slurm\"; then restart the daemon",
             ));

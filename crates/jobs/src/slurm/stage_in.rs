@@ -81,7 +81,7 @@ impl arrivals::WaitingJobs for Waiting {
             let before = core.own.is_unseen.swap(picture.is_err(), Ordering::AcqRel);
             let said = |error: &crate::queue::Error| {
                 if !before {
-                    tracing::warn!("{error}; data of its jobs come by what it said last");
+                    tracing::warn!("{error}; data of its jobs come by its last answer");
                 }
             };
             let picture = picture.inspect_err(said).ok()?;

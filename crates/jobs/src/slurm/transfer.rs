@@ -147,7 +147,7 @@ pub(super) fn why(transfer: &Transfer, report: &PartReport) -> (String, bool) {
         Some(cause) if ours => cause.to_string(),
         _ => {
             let last: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-            let said = if last.is_empty() { String::new() } else { format!("; it said: {}", last.join(" / ")) };
+            let said = if last.is_empty() { String::new() } else { format!("; its output: {}", last.join(" / ")) };
             format!("{ending}{said}")
         }
     };
@@ -217,7 +217,7 @@ mod tests {
         let foreign = transfer("scp h:a b");
         assert_eq!(
             why(&foreign, &report(255, "no route\nto host\n")),
-            ("line 3: scp h:a b: exited with status 255; it said: no route / to host".into(), true)
+            ("line 3: scp h:a b: exited with status 255; its output: no route / to host".into(), true)
         );
         assert!(!why(&foreign, &report(127, "")).1);
     }

@@ -28,7 +28,7 @@ impl Slurm {
         let arrival = (job.state == JobState::SetUp).then(|| self.core.told(&job)).flatten();
         let detail = match job.state {
             JobState::SetUp if arrival.is_some() => String::new(),
-            JobState::Verifying => "what came is compared".into(),
+            JobState::Verifying => "its data are being verified".into(),
             JobState::StagedIn => "its data are there, and Slurm starts it in its turn".into(),
             JobState::Running => "its script runs".into(),
             _ => doing,

@@ -131,7 +131,7 @@ fn a_failed_script_keeps_its_results_where_they_are() {
     let id = world.submit("#!/bin/sh\n#STAGEOUT touch taken\necho broken >&2; exit 3\n");
     let detail = world.end(id);
     assert_eq!(detail.summary.state, JobState::Failed);
-    assert_eq!(detail.summary.why.unwrap(), "the script exited with status 3; it said: broken");
+    assert_eq!(detail.summary.why.unwrap(), "the script exited with status 3; its output: broken");
     assert_eq!(world.read("taken"), None);
 }
 

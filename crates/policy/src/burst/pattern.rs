@@ -51,7 +51,7 @@ impl std::str::FromStr for Pattern {
     fn from_str(text: &str) -> Result<Pattern, String> {
         let parts = read(text)?;
         if count(&parts, &Part::App) != 1 || count(&parts, &Part::Version) > 1 {
-            return Err("Say {app} once and {version} at most once".into());
+            return Err("Use {app} once and {version} at most once".into());
         }
         Ok(Pattern { text: text.to_owned(), parts, app: None })
     }
@@ -89,7 +89,7 @@ impl Pattern {
     pub fn of_app(text: &str, app: &str) -> Result<Pattern, String> {
         let parts = read(text)?;
         if parts.is_empty() || count(&parts, &Part::App) > 0 || count(&parts, &Part::Version) > 1 {
-            return Err("Say {version} at most once, and {app} not at all".into());
+            return Err("Use {version} at most once, and {app} not at all".into());
         }
         Ok(Pattern { text: text.to_owned(), parts, app: Some(app.to_owned()) })
     }

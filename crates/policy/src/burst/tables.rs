@@ -88,7 +88,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Superseded => f.write_str("its application has a newer one"),
-            Reason::HighestMtbf { mtbf_s: 0 } => f.write_str("how often its application fails is not known"),
+            Reason::HighestMtbf { mtbf_s: 0 } => f.write_str("the failure rate of its application is unknown"),
             Reason::HighestMtbf { mtbf_s } => write!(f, "its application fails least, every {mtbf_s} s"),
             Reason::Oldest => f.write_str("it was not used for longest"),
         }

@@ -111,10 +111,10 @@ impl fmt::Display for ConfigError {
                 write!(f, "the bottom of SARC's lists is {fraction} of the cache; it must be above 0 and at most 1")
             }
             ConfigError::NothingSequential => f.write_str(
-                "SARC's lists are one for what is sequential and one for the rest, and without a prefetcher nothing is; take lru, which that comes \
-                 to, or a prefetcher",
+                "SARC keeps one list for sequential blocks and one for the rest, and without a prefetcher no block is \
+                 sequential; choose lru, which is then the same, or a prefetcher",
             ),
-            ConfigError::Streams => f.write_str("no stream can be remembered; set streams_max to at least 1"),
+            ConfigError::Streams => f.write_str("the cache can track no stream; set streams_max to at least 1"),
         }
     }
 }

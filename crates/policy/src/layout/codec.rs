@@ -57,13 +57,13 @@ impl fmt::Display for CodecError {
             CodecError::Version(v) => {
                 write!(
                     f,
-                    "the layout record has version {v}, which this program does not know; use the entrepot that wrote it"
+                    "the layout record has version {v}, which this program cannot read; use the entrepot that wrote it"
                 )
             }
             CodecError::Checksum => {
                 write!(f, "the layout record is damaged, its checksum does not match; restore the stub from a backup")
             }
-            CodecError::Malformed { at } => write!(f, "the layout record makes no sense at byte {at}"),
+            CodecError::Malformed { at } => write!(f, "the layout record is not valid at byte {at}"),
             CodecError::Invalid(e) => write!(f, "the layout record is invalid: {e}"),
         }
     }

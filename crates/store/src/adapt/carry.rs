@@ -58,7 +58,7 @@ impl Adapt {
         // The file is found by its number, since no process needs to have it open.
         let file = self.files.find(change.file);
         let done = match &file {
-            Some(_) if self.follows() => Err(Error::Busy("the node that leads does that".into())),
+            Some(_) if self.follows() => Err(Error::Busy("only the leading node makes this change".into())),
             Some(file) => because(word(change.by), change.reason.to_string(), || self.make(change, file)),
             None => Err(Error::Busy("the file is gone".into())),
         };

@@ -66,7 +66,7 @@ impl Forks {
     pub fn drop_one(&self, mover: &Mover, file: &Arc<File>, mirror: usize) -> Result<()> {
         let before = file.layout().ok_or_else(|| Error::Busy("its bytes are in its stub".into()))?;
         if mirror < self.keep(before.file, before.mirrors.len()) {
-            return Err(Error::Busy("its layout was changed meanwhile".into()));
+            return Err(Error::Busy("its layout changed before its turn".into()));
         }
         let layout = mover.drop_mirror(file, mirror)?;
         if layout.mirrors.len() <= self.keep(layout.file, layout.mirrors.len()) {

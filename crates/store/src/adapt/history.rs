@@ -58,7 +58,7 @@ impl History {
         let made = matches!(result, Outcome::Made { .. });
         let text = match change.verb {
             Verb::MoveSegment { segment, to } => {
-                let what = if made { "moved" } else { "not moved, though wanted," };
+                let what = if made { "moved" } else { "to be moved, without success," };
                 format!("segment {segment} was {what} to the {to} tier: {}.", change.reason)
             }
             Verb::CopySegment { segment } if made => {

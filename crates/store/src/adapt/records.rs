@@ -24,7 +24,7 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
             match (u64::from_str_radix(&key, 16), serde_json::from_slice(&bytes)) {
                 (Ok(file), Ok(record)) => drop(held.insert(FileId(file), record)),
                 _ => tracing::warn!(
-                    "the record of {name} {key} is not understood; the copy stays until it is dropped by hand"
+                    "the record of {name} {key} is not valid; the copy stays until it is dropped by hand"
                 ),
             }
         }

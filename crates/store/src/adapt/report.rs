@@ -140,7 +140,7 @@ impl Adapt {
         let mut told = Vec::new();
         if view.load.rate > 0.0 {
             let mut line = format!(
-                "Lately it is asked {:.1} times a second for {:.0} KiB, {:.0} % of it writing",
+                "Recent load: {:.1} requests per second of {:.0} KiB, {:.0} % of them writes",
                 view.load.rate,
                 view.load.bytes / 1024.0,
                 view.writes * 100.0

@@ -177,7 +177,7 @@ impl Adapt {
     /// Waits for the speeds of the devices, and reports the layouts of all files in the tree.
     fn begin_tiers(&self, pool: &Pool, walk: impl FnOnce(&mut dyn FnMut(&File) -> bool)) {
         let Some(costs) = self.find_costs(pool) else {
-            tracing::error!("the speed of a tier is not known, so nothing is moved; give both tiers a `speed`");
+            tracing::error!("the speed of a tier is unknown, so no segment is moved; give both tiers a `speed`");
             return;
         };
         self.set_costs(costs);

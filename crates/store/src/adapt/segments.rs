@@ -106,7 +106,7 @@ impl Adapt {
         })?;
         match self.has_copy(file, index) {
             true => self.stats.add(Metric::TieringCopiedBytes, length),
-            false => return Err(Error::Busy("it was written meanwhile".into())),
+            false => return Err(Error::Busy("it was written in between".into())),
         }
         Ok(length)
     }

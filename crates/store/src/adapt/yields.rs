@@ -27,7 +27,7 @@ impl Pace for Yields<'_> {
             let until = match turn {
                 Turn::Go => return Ok(()),
                 Turn::Wait(until) => until,
-                Turn::GiveUp => return Err(Error::Busy("others used the devices all the time".into())),
+                Turn::GiveUp => return Err(Error::Busy("other requests used the devices all the time".into())),
             };
             if !self.mover.wait(Duration::from_nanos(until.since(now).0)) {
                 return Err(Error::Busy("the mover is stopped".into()));

@@ -266,7 +266,7 @@ impl Calls {
             return self.repeat(number, from);
         };
         let answer = serde_json::from_str(&text)
-            .unwrap_or_else(|error| Err(Problem::wrong(format!("an answer of another node makes no sense: {error}"))));
+            .unwrap_or_else(|error| Err(Problem::wrong(format!("an answer of another node is not valid: {error}"))));
         let made = self.made.lock().remove(&number);
         made.into_iter().for_each(|made| (made.event)(Event::Answer(answer.clone())));
     }

@@ -74,7 +74,7 @@ impl Calls {
             return self.answer_again(&key, 0);
         }
         let Some(server) = self.servers.read().get(name).cloned() else {
-            let other = Problem::failed("the node that is asked is of another version, or only starts");
+            let other = Problem::failed("the other node runs another version, or is still starting");
             return refuse(other.try_this("try again; `entrepot node list` shows the nodes"));
         };
         let stop = Arc::new(Stop::default());
@@ -96,9 +96,9 @@ impl Calls {
                 let Ok(room) = self.room.take(caller.uid, 1) else {
                     let busy = Problem::new(
                         exit::BUSY,
-                        "the node that is asked serves as many requests of others as it can, or as one user may have",
+                        "the other node already serves the most requests of other nodes, or of one user",
                     );
-                    return refuse(busy.try_this("try again when others are served"));
+                    return refuse(busy.try_this("try again later"));
                 };
                 serve();
                 let (calls, caller) = (self.me.clone(), *caller);

@@ -43,7 +43,7 @@ pub struct Done {}
 /// Parses an answer.
 pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Problem> {
     serde_json::from_value(answer).map_err(|error| {
-        Problem::failed(format!("the daemon's answer is not understood: {error}"))
+        Problem::failed(format!("the daemon's answer is not valid: {error}"))
             .try_this("use the `entrepot` of the same version as the daemon")
     })
 }

@@ -101,7 +101,7 @@ impl Client {
         let id = self.next_id;
         self.next_id += 1;
         let mut line = serde_json::to_vec(&wire::Sent { id, what })
-            .map_err(|e| Problem::wrong(format!("the request cannot be written down: {e}")))?;
+            .map_err(|e| Problem::wrong(format!("the request cannot be encoded: {e}")))?;
         if line.len() as u64 >= LINE_BYTES_MAX {
             return Err(Problem::wrong(format!("the request is longer than {LINE_BYTES_MAX} bytes"))
                 .try_this("ask for less at once"));
@@ -116,8 +116,8 @@ impl Client {
                 Err(e) => return Err(self.broken(&sent.err().unwrap_or(e))),
             };
             let answer: Answer = serde_json::from_slice(&line).map_err(|e| {
-                Problem::failed(format!("the daemon's answer is not understood: {e}"))
-                    .so("whether the request was carried out is not known")
+                Problem::failed(format!("the daemon's answer is not valid: {e}"))
+                    .so("the request may have been carried out")
                     .try_this("use the `entrepot` of the same version as the daemon")
             })?;
             if let Some(problem) = answer.error {
@@ -136,7 +136,7 @@ impl Client {
             _ => format!("the connection to the daemon on {} broke: {e}", self.path.display()),
         };
         Problem::new(exit::NO_DAEMON, cause)
-            .so("whether the request was carried out is not known")
+            .so("the request may have been carried out")
             .try_this("look at `entrepot status` and at the daemon's log, then repeat the command")
     }
 }

@@ -115,8 +115,8 @@ impl<'a> Lines<'a> {
             None => self.bodies.take(self.uid, wanted).map(|taken| *held = Some(taken)),
         };
         admitted.map_err(|_| {
-            let cause = "the daemon holds as many long requests as it has memory for, or as one user may have";
-            End::Refused(Problem::new(exit::BUSY, cause).try_this("try again when others are served"))
+            let cause = "the daemon's limit of long requests, or that of one user, is reached";
+            End::Refused(Problem::new(exit::BUSY, cause).try_this("try again later"))
         })
     }
 }

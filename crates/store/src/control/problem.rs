@@ -30,17 +30,17 @@ impl Problem {
 
     /// An operation failed, through no fault of the request.
     pub fn failed(cause: impl Into<String>) -> Problem {
-        Problem::new(exit::FAILED, cause).try_this("`entrepot status` and the daemon's log say more")
+        Problem::new(exit::FAILED, cause).try_this("see `entrepot status` and the daemon's log")
     }
 
     /// The request is invalid.
     pub fn wrong(cause: impl Into<String>) -> Problem {
-        Problem::new(exit::WRONG_INPUT, cause).try_this("the command with `--help` shows what is understood")
+        Problem::new(exit::WRONG_INPUT, cause).try_this("see the `--help` of the command")
     }
 
     /// The caller lacks the permission.
     pub fn denied(cause: impl Into<String>) -> Problem {
-        Problem::new(exit::DENIED, cause).try_this("ask who runs the volume")
+        Problem::new(exit::DENIED, cause).try_this("ask the operator of the volume")
     }
 
     /// The named item does not exist.
@@ -80,8 +80,9 @@ impl From<crate::Error> for Problem {
         let cause = e.to_string();
         match e {
             Error::Busy(_) => Problem::busy(cause),
-            Error::Invalid(_) => Problem::wrong(cause)
-                .try_this("`entrepot layout FILE` and `entrepot target list` show what there is to choose from"),
+            Error::Invalid(_) => {
+                Problem::wrong(cause).try_this("`entrepot layout FILE` and `entrepot target list` list the choices")
+            }
             Error::Namespace(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Problem::not_found(cause),
             Error::Namespace(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => {
                 Problem::denied(cause).try_this("check the permissions of the path")

@@ -215,15 +215,15 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
 
 /// Serves a connection on a new thread, or returns the reason for the refusal.
 fn let_in(shared: &Arc<Shared>, stream: &Arc<UnixStream>) -> Result<(), Problem> {
-    let peer =
-        socket_peercred(stream).map_err(|e| Problem::failed(format!("the kernel does not say who asks: {e}")))?;
+    let peer = socket_peercred(stream)
+        .map_err(|e| Problem::failed(format!("the kernel does not report the user of the client: {e}")))?;
     let caller = Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw(), pid: peer.pid.as_raw_nonzero().get() };
     let held = shared.connections.take(caller.uid, 1).map_err(|refusal| match refusal {
         Refusal::Share { held } => {
-            Problem::busy(format!("you have {held} connections to the daemon, as many as one user may now"))
+            Problem::busy(format!("you have {held} connections to the daemon, the limit of one user now"))
                 .try_this("try again when some of your commands have ended")
         }
-        Refusal::Full => Problem::busy("the daemon serves as many clients as it can"),
+        Refusal::Full => Problem::busy("the daemon has reached its limit of clients"),
     })?;
     let (for_thread, stream) = (shared.clone(), stream.clone());
     let talk = move || {
@@ -234,7 +234,7 @@ fn let_in(shared: &Arc<Shared>, stream: &Arc<UnixStream>) -> Result<(), Problem>
     };
     apart("control-client", talk)
         .map(drop)
-        .map_err(|e| Problem::busy(format!("the daemon gets no thread to serve you: {e}")))
+        .map_err(|e| Problem::busy(format!("the daemon cannot start a thread for this client: {e}")))
 }
 
 /// Accepts connections, and stops requests whose caller hung up. Sleeps while nothing changes.
@@ -313,7 +313,7 @@ fn serve(
 ) -> Result<Value, Problem> {
     let prefix = request.command.split('.').next().unwrap_or_default();
     let Some(handler) = shared.handlers.get(prefix).cloned() else {
-        return Err(Problem::wrong(format!("the daemon knows no command `{}`", request.command))
+        return Err(Problem::wrong(format!("the daemon has no command `{}`", request.command))
             .try_this("use the `entrepot` of the same version as the daemon"));
     };
     let id = request.id;

@@ -107,7 +107,7 @@ impl Accounts {
         if jobs.len() < JOBS_MAX || jobs.contains_key(&job) {
             jobs.insert(job, now);
         } else {
-            tracing::warn!("what job {job} is now is not accounted for: {JOBS_MAX} others wait for the state store");
+            tracing::warn!("job {job} is not accounted for: {JOBS_MAX} other jobs wait for the state store");
         }
     }
 

@@ -189,7 +189,7 @@ impl Background {
     /// Makes the names of new objects durable, and removes garbage from targets that few nodes reach.
     pub(super) fn keep_names(&self, core: &Core) {
         if let Err(error) = core.names.pass() {
-            tracing::warn!("what new objects are durable cannot be remembered: {error}");
+            tracing::warn!("the list of durable new objects cannot be saved: {error}");
         }
         core.files.check_mapped();
         let here = core.volume.targets().all().into_iter().filter(|target| target.reach() == Reach::Here);
@@ -242,7 +242,7 @@ impl Background {
         if core.volume.config().is_shared()
             && let Err(error) = core.volume.follow_missed_orders()
         {
-            tracing::warn!("nothing is made anew while the targets of all nodes are not known: {error}");
+            tracing::warn!("no object is rebuilt while the targets of other nodes are unknown: {error}");
             return Outcome::Again;
         }
         let goes_on = || !self.maintenance.stop_flag().is_set() && core.acts();
@@ -273,7 +273,7 @@ impl Background {
         if core.names.any_rolled_back()
             && let Err(error) = core.names.made()
         {
-            tracing::warn!("that all files were looked at cannot be remembered: {error}");
+            tracing::warn!("the completed listing of all files cannot be saved: {error}");
         }
         Outcome::Done
     }

@@ -112,7 +112,7 @@ impl Balancing {
         if core.acts()
             && let Err(error) = record.remember(&**core.volume.state())
         {
-            tracing::warn!("how far balancing is cannot be remembered: {error}");
+            tracing::warn!("the progress of balancing cannot be saved: {error}");
         }
     }
 }
@@ -185,7 +185,7 @@ pub(super) fn run_requested(core: &Core) {
     match done {
         Ok(Ok(end)) => now.record.end(Outcome::Done, words(end, spread_permille)),
         Ok(Err(Break::Stopped)) => {
-            now.record.end(Outcome::Stopped, "it was stopped; what was moved stays where it is now".into())
+            now.record.end(Outcome::Stopped, "it was stopped; moved files stay where they are now".into())
         }
         Ok(Err(Break::Led)) => now.record.cut_off(),
         Err(error) => now.record.end(Outcome::Failed, format!("it failed: {error}")),
@@ -203,9 +203,11 @@ fn words(end: End, spread_permille: u64) -> String {
     match end {
         End::Balanced => format!("every target is as full as its tier, within {} %", spread_permille / 10),
         End::NothingToMove => {
-            "nothing more can be moved: what is left is in use, wanted where it lies, or too large".into()
+            "no more files can be moved: the others are in use, placed on request, or too large".into()
         }
-        End::PassesMade => "others write and remove as fast as files are moved; start it again later".into(),
+        End::PassesMade => {
+            "users write and remove files as fast as files are moved; start balancing again later".into()
+        }
     }
 }
 

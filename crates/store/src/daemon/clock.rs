@@ -40,8 +40,8 @@ fn believed(started: (Duration, Duration), now: (Duration, Duration)) -> Result<
         return Ok(now.0);
     }
     Err(format!(
-        "the clock was set forward by {} since the daemon started, and all would seem that much older. If it is right now \
-         (see `date`), start the daemon anew",
+        "the clock was set forward by {} since the daemon started, and all files would seem that much older. If the \
+         clock is right now (see `date`), restart the daemon",
         policy::units::show_span_s(ahead.as_secs())
     ))
 }

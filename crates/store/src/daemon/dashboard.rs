@@ -88,7 +88,7 @@ impl Core {
     fn problems(&self, status: &Status) -> Vec<String> {
         let mut problems = Vec::new();
         if status.state_away.is_some() {
-            problems.push("the store of the state does not answer".into());
+            problems.push("the state store does not answer".into());
         }
         if self.nodes.as_ref().is_some_and(|nodes| !nodes.has_lease()) {
             problems.push("this node has no lease".into());

@@ -104,7 +104,7 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
     };
     match within(patience, "end", [steps])[..] {
         [Some(())] => tracing::info!("the volume is down"),
-        _ => tracing::warn!("something does not end (a target that hangs?); it is left behind"),
+        _ => tracing::warn!("a thread does not end (a hung target?); it is left behind"),
     }
     volume.release();
 }
@@ -141,7 +141,8 @@ fn was_killed(status: &str) -> bool {
 /// Unmounts the mounts of killed daemons at the mount point.
 pub(super) fn clear_dead_mount(path: &Path) {
     while let Some(there) = control::mounted_at(path).filter(|there| matches!(server_of(there), Server::Gone)) {
-        tracing::warn!(state = %there.state.display(), "the daemon of this mount was killed; unmounting what it left");
+        tracing::warn!(state = %there.state.display(), "the daemon of this mount was killed; unmounting the mount \
+            that it left");
         if let Err(error) = crate::mount::detach(there.mount_point.as_deref().unwrap_or(path)) {
             tracing::warn!("it cannot be unmounted: {error}");
             return;

@@ -34,7 +34,9 @@ struct SettledCounts {
 /// Forgets a node, by its number or by its host.
 pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, Problem> {
     let failed = |error: crate::Error| {
-        Problem::failed(error.to_string()).so("what was not settled yet is kept").try_this("mend that and say it again")
+        Problem::failed(error.to_string())
+            .so("unsettled moves are kept")
+            .try_this("correct the cause and repeat the command")
     };
     // Live nodes are listed last, since a node that is over may have just returned.
     let (over, alive) = (nodes.over().map_err(failed)?, nodes.alive().map_err(failed)?);
@@ -56,7 +58,7 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
     if unknown > 0 {
         return Err(Problem::new(exit::INCOMPLETE, format!("{unknown} moves of {name} cannot be settled now"))
             .so("they are kept, and so are their objects")
-            .try_this("say it again when all targets and names are there"));
+            .try_this("repeat the command when all targets and names can be read"));
     }
     tracing::info!(name, moves, objects, stagings, records, jobs, "a node is forgotten");
     Ok(format!(
@@ -69,7 +71,7 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
 fn the_dead(alive: &[(Node, Option<Info>)], over: &[(Node, Info)], name: &str) -> Result<BTreeSet<String>, Problem> {
     let refused = |text: String, mend: &str| Err(Problem::wrong(text).so("nothing was forgotten").try_this(mend));
     if let Some((unknown, _)) = alive.iter().find(|(_, info)| info.is_none()) {
-        return refused(format!("{unknown} is there, and nobody knows on which host"), "say it again");
+        return refused(format!("{unknown} is running, and its host is unknown"), "repeat the command");
     }
     let is = |node: Node, info: &Info| node.0.to_string() == name || info.host == name;
     let own: BTreeSet<String> =
@@ -81,7 +83,7 @@ fn the_dead(alive: &[(Node, Option<Info>)], over: &[(Node, Info)], name: &str) -
     if let Some((node, info)) = there {
         return refused(
             format!("{node} on {} is alive", info.host),
-            "`entrepot down` there ends it in order; `entrepot node drain` before that empties its hands",
+            "`entrepot down` there ends it in order; `entrepot node drain` before that moves its work to other nodes",
         );
     }
     match own.is_empty() {

@@ -16,7 +16,7 @@ pub(super) fn help_each_other(nodes: &Arc<Nodes>, calls: &Arc<Calls>, stager: &A
     let (nodes, weak) = (nodes.clone(), Arc::downgrade(stager));
     calls.register(SERVICE, move |caller, share, out| {
         let stager = weak.upgrade().filter(|_| !nodes.drains());
-        let stager = stager.ok_or_else(|| Problem::busy("this node takes no work of others now"))?;
+        let stager = stager.ok_or_else(|| Problem::busy("this node accepts no work of other nodes now"))?;
         let stop: Stop = (**out.stop()).clone();
         let out = Mutex::new(out);
         // The progress call notices when the caller is gone.

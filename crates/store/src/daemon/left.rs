@@ -25,7 +25,7 @@ pub(super) fn run(core: &Core) -> Outcome {
         return Outcome::Done;
     }
     if let Err(error) = nodes.note_dead(&left) {
-        tracing::debug!("that a node died is not remembered yet: {error}");
+        tracing::debug!("the failure of a node could not be saved yet: {error}");
     }
     if remove(core, nodes, &left) { Outcome::Done } else { Outcome::Again }
 }
@@ -39,21 +39,23 @@ fn remove(core: &Core, nodes: &Nodes, left: &[Node]) -> bool {
         Ok(true) => {}
         Ok(false) => return false,
         Err(error) => {
-            tracing::warn!("what {shown} had in use is not known: {error}");
+            tracing::warn!("the files that {shown} had in use are unknown: {error}");
             return false;
         }
     }
     let removed = match together.remove_left(&|| core.maintenance.stop_flag().is_set() || !core.acts()) {
         Ok(Some(removed)) => removed,
         Ok(None) => {
-            tracing::info!("what {shown} left is not known, since not everything was seen: it is looked for again");
+            tracing::info!(
+                "the objects that {shown} left are unknown, since the search was incomplete: it is repeated"
+            );
             return false;
         }
         Err(error) => {
-            tracing::warn!("what {shown} left is not removed yet: {error}");
+            tracing::warn!("objects that {shown} left are not removed yet: {error}");
             return false;
         }
     };
-    tracing::info!(removed, "{shown} left nothing that is there now");
+    tracing::info!(removed, "{shown} left no objects behind");
     left.iter().all(|node| nodes.see_off(*node).is_ok())
 }

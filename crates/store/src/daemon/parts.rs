@@ -320,7 +320,7 @@ fn mount(
     Mount::start(parts, options, mount_point).map_err(|e| {
         let rebuild = match e {
             MountError::Mountpoint { .. } => "Give an empty directory of yours with --at",
-            _ => "Look whether /dev/fuse is there and fusermount3 is installed, and who may mount",
+            _ => "Check that /dev/fuse exists, that fusermount3 is installed, and that you may mount",
         };
         Problems::one(Problem::new(e.to_string(), "the volume is not mounted", rebuild))
     })

@@ -134,7 +134,7 @@ impl Keeper {
             match record::parse_key(key).and_then(|of| Ok((of, Record::parse(record)?))) {
                 Ok((of, record)) => new.extend(keeper.book.lock().limit(now, of, &record)),
                 // A volume that lacks one limit is better than no volume.
-                Err(error) => tracing::error!("a quota is not kept until it is set anew: {error}"),
+                Err(error) => tracing::error!("a quota is not enforced until it is set again: {error}"),
             }
         }
         if !new.is_empty() {
@@ -251,7 +251,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut book.said, true) {
-                        tracing::warn!("how quotas stand cannot be remembered, and is tried again: {error}");
+                        tracing::warn!("the usage of quotas cannot be saved; the save is retried: {error}");
                     }
                     book.unsaved.insert(subject);
                 }
@@ -284,7 +284,7 @@ impl Keeper {
         match done {
             Ok(()) => Keeper::wake(core),
             Err(error) => {
-                tracing::warn!("what counts in quotas is not known anew, and is looked at later: {error}")
+                tracing::warn!("the usage of quotas cannot be counted again; the count is retried: {error}")
             }
         }
     }
@@ -384,7 +384,7 @@ impl Book {
 
 /// The error of a change that cannot be saved and was therefore not made.
 fn not_remembered(error: &Error) -> crate::control::Problem {
-    crate::control::Problem::failed(format!("the limit cannot be remembered: {error}"))
+    crate::control::Problem::failed(format!("the limit cannot be saved: {error}"))
         .so("nothing was changed")
         .try_this("`entrepot status` shows whether the state store is away; try again")
 }

@@ -62,7 +62,7 @@ impl Core {
             return Ok(None);
         }
         self.checks.take(caller.uid, 1).map(Some).map_err(|_| {
-            Problem::busy("as many checks and searches are under way as there may be, or as one user may have")
+            Problem::busy("the limit of checks and searches under way, or that of one user, is reached")
                 .try_this("wait for one to end, and try again")
         })
     }

@@ -75,7 +75,7 @@ impl Pass {
     /// Summary in one line.
     fn shown(&self) -> String {
         let Pass { files, bytes, found, mended, .. } = self;
-        format!("{files} files and {bytes} bytes compared, {found} objects wrong, {mended} made anew")
+        format!("{files} files and {bytes} bytes compared, {found} objects wrong, {mended} rebuilt")
     }
 }
 
@@ -109,7 +109,7 @@ impl Scrubs {
         let begins = match due {
             Ok(Next::Begin(from)) => from,
             Ok(Next::Wait(_) | Next::Nothing) => return,
-            Err(error) => return tracing::debug!("whether a scrub is due is not known: {error}"),
+            Err(error) => return tracing::debug!("the time of the next scrub is unknown: {error}"),
         };
         let stop = Stop::default();
         let goes = Goes { core, rate: core.volume.config().scrub.rate, stop: &stop };
@@ -164,7 +164,7 @@ impl Scrubs {
             if found || saved.elapsed() >= REMEMBER_EVERY {
                 saved = Instant::now();
                 if let Err(error) = remember(core, &pass) {
-                    tracing::warn!("how far the scrub is cannot be remembered: {error}");
+                    tracing::warn!("the progress of the scrub cannot be saved: {error}");
                 }
             }
             told(&pass);

@@ -54,7 +54,7 @@ fn look(nodes: &Nodes, core: &Weak<Core>) {
                     said = now;
                 }
                 Ok(()) => said = now,
-                Err(error) => tracing::debug!("others do not hear how far this node is: {error}"),
+                Err(error) => tracing::debug!("the progress of this node could not be published: {error}"),
             }
         }
     }
@@ -100,7 +100,7 @@ fn kept_by(core: &Core) -> Vec<String> {
         (core.under_way.count(), "stagings under way"),
         (
             own_targets(core).iter().filter(|target| holds_objects(core, target)).count(),
-            "targets that hold what only this node reaches",
+            "targets with data that only this node reaches",
         ),
         (core.repair.counts().keys as usize, "recoveries under way"),
     ];

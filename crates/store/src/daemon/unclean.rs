@@ -46,7 +46,7 @@ impl Unclean {
             // A volume starts even if its state directory is full.
             Err(error) => {
                 tracing::warn!(
-                    "a later start will not see whether this daemon ends in order: {}: {error}",
+                    "a later start cannot detect an unclean end of this daemon: {}: {error}",
                     mark.display()
                 );
                 PreviousEnd::Nothing(None)
@@ -104,7 +104,7 @@ impl Unclean {
         if matches!(*self.known.lock(), PreviousEnd::Nothing(_))
             && let Err(error) = std::fs::remove_file(&self.mark)
         {
-            tracing::debug!("the next start takes this end for an unclean one: {error}");
+            tracing::debug!("the next start treats this end as unclean: {error}");
         }
     }
 

@@ -52,6 +52,6 @@ pub(super) fn each_file(walk: Result<Walk<'_>>, look: &mut dyn FnMut(&File) -> b
                 }
             }
         }
-        Err(error) => tracing::warn!("what lies on the fast tier is learned as it is used: {error}"),
+        Err(error) => tracing::warn!("segments on the fast tier are found only when they are used: {error}"),
     }
 }

@@ -41,7 +41,7 @@ impl Core {
     pub fn health(&self) -> Health {
         let mut health = Health { failing: Vec::new(), degraded: Vec::new() };
         if let Err(error) = self.volume.state().garbage_count() {
-            health.failing.push(format!("the store of the state does not answer: {error}"));
+            health.failing.push(format!("the state store does not answer: {error}"));
         }
         if self.nodes.as_ref().is_some_and(|nodes| !nodes.has_lease()) {
             health

@@ -45,7 +45,7 @@ impl File {
     pub(crate) fn distrust(self: &Arc<Self>, view: &Arc<View>, mirror: usize) -> Result<()> {
         let _alone = self.exclusive()?;
         if !self.same_view(view) {
-            return Err(Error::Busy("the layout changed meanwhile".into()));
+            return Err(Error::Busy("the layout changed in between".into()));
         }
         let Some(target) = view.of_mirror(mirror).next().map(|slot| slot.target_id) else { return Ok(()) };
         self.mark_stale(&[Missed { mirror, target, error: TargetError::Io(Errno::IO) }])?;

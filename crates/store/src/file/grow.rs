@@ -90,7 +90,7 @@ impl<'a> NewObjects<'a> {
         let made = slot.target(self.pool)?.run(make);
         if is_taken(&made) {
             if let Some(Err(error)) = self.journal.map(|journal| journal(JournalNote::NotOurs(object))) {
-                tracing::error!("object {} is not of this move, and its journal says so: {error}", object.id);
+                tracing::error!("object {} is not part of this move, and stays in its journal: {error}", object.id);
             }
             return made.map(drop);
         }

@@ -95,7 +95,7 @@ impl File {
         if mark.node.is_some()
             && let Err(error) = self.look_again()
         {
-            tracing::debug!("how a file lies now is not known: {error}");
+            tracing::debug!("the current layout of a file is unknown: {error}");
         }
     }
 
@@ -136,7 +136,7 @@ impl Drop for File {
     fn drop(&mut self) {
         self.settle_mark();
         if let Err(error) = self.end_writing() {
-            tracing::debug!("a file goes on saying that this node writes it: {error}");
+            tracing::debug!("the writer mark of this node stays on a file: {error}");
         }
         if self.lost_its_last_link.load(Ordering::Acquire)
             && let Err(error) = self.remove_objects()

@@ -140,7 +140,7 @@ impl Backoff {
 }
 
 fn changes(claim: Claim) -> String {
-    format!("{} changes how the file lies and does not come to an end", claim.node)
+    format!("{} changes the layout of the file and does not finish", claim.node)
 }
 
 /// Whether a write may be acknowledged under the lease; waits while the lease may still be renewed.
@@ -268,7 +268,7 @@ impl File {
             // An object of a node whose lease ended is recovered here, in an object of this node.
             let me = cluster.me()?;
             let Some(node) = cluster.node_of(first.id.epoch()).filter(|node| *node != me) else { return Ok(false) };
-            patience.wait(|| format!("{node} recovers a part of the file and does not come to an end"))?;
+            patience.wait(|| format!("{node} recovers a part of the file and does not finish"))?;
             self.refresh()?;
         }
         Ok(true)
@@ -296,7 +296,7 @@ impl File {
         if copies != 0
             && let Err(error) = self.stub.set_copy(Node(copies), false)
         {
-            tracing::debug!("a file goes on saying that this node copies it: {error}");
+            tracing::debug!("the copy mark of this node stays on a file: {error}");
         }
     }
 

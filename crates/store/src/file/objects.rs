@@ -20,7 +20,7 @@ impl Pool {
         let removed = self.targets.get(target).map(|t| t.run(move |medium| medium.remove(object)));
         if !matches!(removed, Some(Ok(()))) && self.garbage.remember(target, object).is_err() {
             tracing::warn!(
-                "object {object} on target {target} could neither be removed nor remembered as garbage; \
+                "object {object} on target {target} could neither be removed nor recorded as garbage; \
                  it takes space until `entrepot check` finds it"
             );
         }
@@ -87,7 +87,7 @@ impl File {
         let view = self.view();
         let there = view.layout.as_ref().and_then(|l| l.object(at)).is_some_and(|o| o.id == object);
         if !there {
-            return Err(crate::Error::Busy("the layout changed meanwhile".into()));
+            return Err(crate::Error::Busy("the layout changed in between".into()));
         }
         let slot = view.slot(at);
         let done = slot.run(&self.pool, op);

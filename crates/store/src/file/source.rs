@@ -76,7 +76,7 @@ impl File {
         while self.source.is_pristine() {
             if !discard && let Some((at, rows)) = self.lost_object() {
                 let recovery = self.pool.recovery.get().ok_or_else(|| {
-                    Error::Unrecoverable("a part of the file is lost and nobody is there to recover it".into())
+                    Error::Unrecoverable("a part of the file is lost and recovery is not running".into())
                 })?;
                 recovery.recover(self, at, 0..rows)?;
                 continue;

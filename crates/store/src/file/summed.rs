@@ -68,7 +68,7 @@ impl File {
     /// Abandons checksums that are being made.
     pub(crate) fn end_making_sums(&self) {
         if let Err(error) = self.void_sums() {
-            tracing::debug!("a stub goes on saying that checksums are being made: {error}");
+            tracing::debug!("the mark of running checksums stays on a stub: {error}");
         }
     }
 

@@ -99,7 +99,8 @@ impl Slot {
                 Err(errno) => Err(errno),
             });
             next = freed.unwrap_or_else(|error| {
-                tracing::debug!(object = %self.id, "its part of a shared object takes space until the others leave it: {error}");
+                tracing::debug!(object = %self.id, "its part of a shared object takes space until the other files \
+                    leave it: {error}");
                 None
             });
         }

@@ -20,7 +20,8 @@ pub fn clear_stale(mountpoint: &Path) -> io::Result<bool> {
         Err(error) => return Err(error.into()),
         Ok(_) => return Ok(false),
     }
-    tracing::warn!(mountpoint = %mountpoint.display(), "the daemon that served this mount point is gone; unmounting what it left");
+    tracing::warn!(mountpoint = %mountpoint.display(), "the daemon that served this mount point is gone; unmounting \
+        the mount that it left");
     detach(mountpoint)?;
     Ok(true)
 }

@@ -74,7 +74,7 @@ impl<'a> Proven<'a> {
         let bytes = self.proof.bring(number, len)?;
         match bytes.len() as u64 == len && self.proof.is_right(number, &bytes)? {
             true => Ok(bytes),
-            false => Err(Error::Unrecoverable(format!("what was brought of stripe {number} is not right either"))),
+            false => Err(Error::Unrecoverable(format!("the fetched bytes of stripe {number} are wrong as well"))),
         }
     }
 }

@@ -53,7 +53,7 @@ impl Mover {
             return Err(Error::Invalid("it is named twice".into()));
         }
         let Some(layout) = file.layout() else {
-            let cause = "it is so small that its bytes lie in its stub: there is nothing to put beside others";
+            let cause = "it is so small that its bytes lie in its stub: it has no objects to merge";
             return Err(Error::Invalid(cause.into()));
         };
         only_mirror(&layout)

@@ -96,9 +96,9 @@ pub fn words(targets: &Targets, reason: Reason) -> String {
         Reason::Recovered => "the recovered part is complete".into(),
         Reason::FailedOver(t) => format!("target {} failed, and its part was copied from another mirror", name(t)),
         Reason::Drained(t) => format!("target {} was being emptied", name(t)),
-        Reason::Moved => "somebody moved a part of it".into(),
-        Reason::Restriped => "it was striped anew for the load that it had".into(),
-        Reason::Merged => "its owner wants it to lie piece by piece beside other files".into(),
+        Reason::Moved => "a command moved a part of it".into(),
+        Reason::Restriped => "it was striped again for its load".into(),
+        Reason::Merged => "its owner merged it with other files".into(),
         Reason::Split => "its owner gave it objects of its own again".into(),
     }
 }

@@ -266,9 +266,10 @@ impl Mover {
         }
         let finish = |new: &Layout, made: &NewObjects<'_>| {
             if m.how.proof.is_some() && m.watch.bytes() > 0 {
-                return Err(
-                    Error::Busy("the file was written meanwhile: nothing proves its bytes any more".into()).into()
-                );
+                return Err(Error::Busy(
+                    "the file was written during the copy: its bytes can no longer be verified".into(),
+                )
+                .into());
             }
             if !made.is_empty() {
                 let copy = self.copy(m, new, made);

@@ -29,7 +29,7 @@ pub fn parse_request(text: &str, base: &Placement, tiers: &[String]) -> Result<P
                     tier.ok_or_else(|| refused(word, &format!("the volume's tiers are {}", tiers.join(", "))))?;
                 placement.tier = Some(tier as u8);
             }
-            _ => return Err(refused(word, "known are stripe_count, stripe_size, single_max, mirrors, tier")),
+            _ => return Err(refused(word, "valid are stripe_count, stripe_size, single_max, mirrors, tier")),
         }
     }
     Ok(placement)
@@ -44,7 +44,7 @@ pub fn check_mirrors(placement: &Placement, tiers: &[String], targets: &Targets)
     }
     let tier = placement.tier.and_then(|tier| tiers.get(usize::from(tier)));
     let place = tier.map_or("the volume".into(), |tier| format!("tier {tier}"));
-    let next = format!("{place} has {n_targets} targets, and each mirror needs others");
+    let next = format!("{place} has {n_targets} targets, and each mirror needs its own");
     Err(refused(&format!("mirrors={}", placement.mirrors), &next))
 }
 
@@ -108,7 +108,7 @@ mod tests {
             assert!(error.contains(text), "{error}");
         }
         let typo = parse_request("mirors=2", &base(), &tiers).unwrap_err().to_string();
-        assert!(typo.contains("known are stripe_count, stripe_size, single_max, mirrors, tier"), "{typo}");
+        assert!(typo.contains("valid are stripe_count, stripe_size, single_max, mirrors, tier"), "{typo}");
     }
 
     #[test]

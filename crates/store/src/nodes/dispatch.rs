@@ -43,7 +43,7 @@ impl Nodes {
                     !nodes.ends.load(Ordering::Acquire)
                 };
                 if let Err(error) = nodes.state.listen(&goes_on, &mut hear) {
-                    tracing::debug!("other nodes are not heard for now: {error}");
+                    tracing::debug!("requests of other nodes are not received for now: {error}");
                     std::thread::sleep(LISTEN_AGAIN);
                 }
             }
@@ -65,7 +65,7 @@ impl Nodes {
             Some(Message::Release { file, nodes }) if nodes.contains(&me.0) => {
                 let file = files.upgrade().and_then(|files| files.find(FileId(file)));
                 if let Err(error) = file.map_or(Ok(()), |file| file.let_go(me)) {
-                    tracing::warn!("another node waits for a file that this one cannot let go of: {error}");
+                    tracing::warn!("another node waits for a file that this node cannot release: {error}");
                 }
             }
             Some(Message::Release { .. }) => {}
@@ -93,7 +93,7 @@ impl Nodes {
             Some(Ok(Followed::Waiting)) => self.missed_orders.store(true, Ordering::Release),
             Some(Err(error)) => {
                 self.missed_orders.store(true, Ordering::Release);
-                tracing::debug!("orders are kept here, or not known here, for now: {error}");
+                tracing::debug!("orders are not exchanged with the state store for now: {error}");
             }
             _ => {}
         }
@@ -105,7 +105,7 @@ impl Nodes {
             self.missed_orders.store(true, Ordering::Release);
         }
         if let Err(error) = followed {
-            tracing::warn!("what operators ordered elsewhere is not known here for now: {error}");
+            tracing::warn!("orders given on other nodes are not received for now: {error}");
         }
     }
 }

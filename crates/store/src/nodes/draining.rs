@@ -85,7 +85,7 @@ impl Nodes {
     /// Orders a node to begin or cease to drain. Waits until its lease file agrees.
     pub fn order_draining(&self, node: &Shown, drains: bool) -> Result<()> {
         let Some(own) = node.info.as_ref().map(|info| info.own.clone()) else {
-            return Err(Error::Elsewhere(format!("what {} says of itself cannot be read", node.node)));
+            return Err(Error::Elsewhere(format!("the record of {} cannot be read", node.node)));
         };
         let (until, mut ask_at) = (Instant::now() + ASK_WAIT, Instant::now());
         loop {
@@ -100,7 +100,7 @@ impl Nodes {
                 return Ok(());
             }
             if Instant::now() > until {
-                return Err(Error::Elsewhere(format!("{} does not do what it is asked", node.node)));
+                return Err(Error::Elsewhere(format!("{} does not carry out the request", node.node)));
             }
             std::thread::sleep(LOOK_EVERY);
         }

@@ -14,7 +14,7 @@ impl Nodes {
     pub(super) fn say_here(&self, node: Node) {
         let said = self.state.record_put(RECORDS, &format!("{HERE}{}", node.0), self.info.own.as_bytes());
         if let Err(error) = said {
-            tracing::debug!("that {node} is here is not remembered yet: {error}");
+            tracing::debug!("the presence of {node} could not be saved yet: {error}");
         }
     }
 

@@ -125,7 +125,7 @@ impl Keeper {
                 }
                 Action::Lead => nodes.tell(format!("{node} leads the nodes of the volume")),
                 Action::Follow { leader } => {
-                    let shown = leader.map_or_else(|| "nobody that is known".into(), |leader| leader.to_string());
+                    let shown = leader.map_or_else(|| "an unknown node".into(), |leader| leader.to_string());
                     nodes.tell(format!("{shown} leads the nodes of the volume"));
                 }
                 Action::Lost if self.leaving => over = true,
@@ -136,8 +136,8 @@ impl Keeper {
                         tracing::info!("{node} has given its number up: it joins again under another");
                     } else {
                         tracing::error!(
-                            "{node} was taken for dead by another node, since it did not renew its lease in time: it joins again. Writes \
-                             wait meanwhile; none that was acknowledged is lost"
+                            "{node} was expelled by another node, since it did not renew its lease in time: it joins \
+                             again. Writes wait until then; no acknowledged write is lost"
                         );
                     }
                     drop(self.look.send(KeeperTask::Rejoin));

@@ -41,7 +41,7 @@ impl Nodes {
     fn say_with_lock(&self) {
         let mut file = self.reach.file.lock();
         if let Err(error) = self.lock_byte(&mut file) {
-            tracing::debug!("others see no lock of this node: {error}");
+            tracing::debug!("other nodes see no lock of this node: {error}");
             *file = None; // Reopened: a descriptor that was open while its server was away may not work again.
         }
     }

@@ -40,7 +40,7 @@ impl Table {
     }
 
     fn begin_again(&mut self, error: &rusqlite::Error) {
-        tracing::warn!("{} is made anew, from a walk when it is needed: {error}", self.file.display());
+        tracing::warn!("{} is rebuilt by a walk of the tree when it is needed: {error}", self.file.display());
         self.connection = None;
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let mut name = self.file.as_os_str().to_owned();
@@ -63,7 +63,7 @@ impl Table {
                 match error.sqlite_error_code() {
                     // A retry may succeed.
                     Some(DiskFull | SystemIoFailure) => {
-                        tracing::debug!("{} takes nothing now: {error}", self.file.display());
+                        tracing::debug!("{} accepts no entries now: {error}", self.file.display());
                     }
                     _ => self.begin_again(&error),
                 }

@@ -243,7 +243,7 @@ impl Report {
             text += &format!("target {target} does not answer or is failed\n");
         }
         for target in &self.targets_elsewhere {
-            text += &format!("target {target} is not reached from here: what lies there was not looked at\n");
+            text += &format!("target {target} is not reached from here: its objects were not checked\n");
         }
         for f in &self.findings {
             let what = match f.kind {
@@ -257,7 +257,7 @@ impl Report {
                     format!("object {} on target {} has lost its end", f.object, f.target)
                 }
                 FindingKind::Damaged => {
-                    format!("object {} on target {} holds other bytes than its checksums say", f.object, f.target)
+                    format!("object {} on target {} does not match its checksums", f.object, f.target)
                 }
                 FindingKind::Unreadable => {
                     format!("object {} on target {} cannot be read in part", f.object, f.target)
@@ -290,14 +290,14 @@ impl Report {
             text += &format!("{path}{what}{range}; {outcome}\n");
         }
         for Part { node, host, .. } in self.nodes.iter().filter(|node| !node.answered) {
-            text += &format!("node {node} on {host} did not answer: what it alone knows is not known\n");
+            text += &format!("node {node} on {host} did not answer: its own state is unknown\n");
         }
         for why in &self.unseen {
-            text += &format!("nothing is removed, since not everything was seen: {why}\n");
+            text += &format!("no object is removed, since the check was incomplete: {why}\n");
         }
         let open = self.findings.iter().filter(|f| f.outcome != Outcome::Repaired).count();
         text += &match (self.findings.len(), open) {
-            (0, _) if !self.is_healthy() => "not everything is known\n".to_string(),
+            (0, _) if !self.is_healthy() => "the check is incomplete\n".to_string(),
             (0, _) => "everything is in order\n".to_string(),
             (all, 0) => format!("{all} things were set right, {} bytes fetched or copied\n", self.repaired_bytes),
             (_, open) => format!("{open} things are not in order\n"),

@@ -91,7 +91,7 @@ impl Driver {
 
     fn fetch_chunk(&self, spare: &Spare, source: &RecordedSource, row: u64, chunk: &Chunk) -> Result<(), Failure> {
         if spare.sums.is_none() && !source.place.version.tells_apart() {
-            let text = "the checksums are gone, and nothing else tells whether it is still what was staged in";
+            let text = "the checksums are gone, and the file cannot be verified without them";
             return Err(Failure { kind: FetchError::Permanent, text: text.into() });
         }
         let remote = source.open(&*self.opener)?;

@@ -114,7 +114,7 @@ impl Driver {
         self.stands_for(spare.new.id, key);
         // After a loss of power the old record names the lost object, and the recovery starts over.
         let changed = file.change_layout_for_now(|layout, now| {
-            let at = position(layout, key.lost).ok_or_else(|| no("the layout changed meanwhile"))?;
+            let at = position(layout, key.lost).ok_or_else(|| no("the layout changed in between"))?;
             let reason = Reason::RecoveryStarted(spare.lost.target);
             layout.replace_object(at, spare.new, now, reason).map_err(|e| no(&e.to_string()))
         });
@@ -181,13 +181,13 @@ impl Driver {
     /// Makes the object's bytes and name durable first, then the record.
     fn complete(&self, key: Key, case: &Case) -> Result<Arc<Spare>> {
         let (Some(file), Some(spare)) = (case.file(), case.spare()) else {
-            return Err(no("nobody uses the file any more"));
+            return Err(no("the file is no longer in use"));
         };
         let handle = spare.handle.clone();
         let synced = spare.target.run(move |medium| handle.sync().and_then(|()| medium.sync_names()));
         synced.map_err(|error| Error::Target { target: spare.target.id(), error })?;
         file.change_layout(|layout, now| {
-            let at = position(layout, spare.new.id).ok_or_else(|| no("the layout changed meanwhile"))?;
+            let at = position(layout, spare.new.id).ok_or_else(|| no("the layout changed in between"))?;
             layout.complete_object(at, now, Reason::Recovered).map_err(|e| no(&e.to_string()))
         })?;
         self.log.note(self.name_of(key), format!("recovered {}: {} stripes", self.name_of(key), spare.rows()));

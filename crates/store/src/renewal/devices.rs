@@ -118,7 +118,7 @@ fn look_at(
     let id = identity.target;
     match numbers(&*medium(identity)) {
         Ok((epoch, objects)) => Ok(TargetState::Here { id, epoch, objects }),
-        Err(errno) => away(format!("what it holds cannot be read: {errno}"), Some(id)),
+        Err(errno) => away(format!("its contents cannot be read: {errno}"), Some(id)),
     }
 }
 

@@ -89,8 +89,8 @@ pub fn plan(found: &Found, wish: &Wish) -> Result<Plan, Vec<Refusal>> {
         told => {
             let place = told.err().map_or("the namespace".to_owned(), |name| format!("target \"{name}\""));
             refusals.push(refusal(
-                format!("{place} has a number that no volume comes to"),
-                "Look for a file there that is not of this volume",
+                format!("{place} has a number that is not valid"),
+                "Find the file there that does not belong to this volume",
             ));
             0
         }
@@ -126,7 +126,7 @@ impl Planning<'_> {
         for lost in &self.wish.lost {
             match (seen(lost), lost.parse().map(TargetId)) {
                 (Some(TargetState::Here { .. }), _) => wrong.push(refusal(
-                    format!("target \"{lost}\" is there, and is no lost one"),
+                    format!("target \"{lost}\" is there, and is not lost"),
                     "Leave `--lost` away; `entrepot target fail` fails it when the volume is up",
                 )),
                 (None, Ok(id)) if self.found.on.contains_key(&id) => {}
@@ -142,7 +142,7 @@ impl Planning<'_> {
                 Some(TargetState::Here { id: found, .. } | TargetState::Away { id: Some(found), .. })
                     if found != id =>
                 {
-                    let cause = format!("target \"{name}\" says that it is number {found}, not {id}");
+                    let cause = format!("target \"{name}\" has number {found} on it, not {id}");
                     wrong.push(refusal(cause, "Leave `--number` away"));
                 }
                 None => {
@@ -187,7 +187,7 @@ impl Planning<'_> {
                 (Some(id), false) if is_elsewhere => self.put(name, id, State::Ok),
                 (None, true) => nameless.push(name.clone()),
                 (_, false) => {
-                    let cause = format!("target \"{name}\" cannot be looked at: {why}{}", self.consequence(id));
+                    let cause = format!("target \"{name}\" cannot be checked: {why}{}", self.consequence(id));
                     self.refuse(cause, how_to_go_on(name, is_elsewhere, id.is_some()));
                 }
             }
@@ -214,8 +214,9 @@ impl Planning<'_> {
             (all, left) => {
                 let numbers: Vec<String> = left.iter().map(|id| format!("{id}{}", self.files_on(*id))).collect();
                 let (all, numbers) = (all.join("\", \""), numbers.join(", "));
-                let mend = "Say which is which with `--number NAME=NUMBER`; the daemon's log of an earlier time or `target.id` in a backup tells it";
-                self.refuse(format!("\"{all}\": nobody says which of these targets is which: {numbers}"), mend);
+                let mend = "Give their numbers with `--number NAME=NUMBER`; an older log of the daemon or `target.id` \
+                    in a backup has them";
+                self.refuse(format!("the numbers of targets \"{all}\" are ambiguous: {numbers}"), mend);
             }
         }
     }
@@ -281,7 +282,7 @@ impl Planning<'_> {
 fn how_to_go_on(name: &str, is_elsewhere: bool, has_number: bool) -> String {
     match (is_elsewhere, has_number) {
         (true, _) => format!(
-            "Say what number is in its `target.id`: `--number {name}=NUMBER`; or, if it is gone for ever, `--lost {name}`"
+            "Give the number in its `target.id`: `--number {name}=NUMBER`; or, if it is gone for ever, `--lost {name}`"
         ),
         (false, _) => format!(
             "Mount or mend it. If it is gone for ever: `--lost {name}`; it is then a failed target, and its files are recovered from mirrors \

@@ -197,9 +197,9 @@ fn a_target_that_is_away_is_refused_and_then_a_failed_one() {
             fs::create_dir(world.at("targets/fast1")).unwrap();
         }
         let refused = world.refuses(&Wish::default());
-        assert!(refused.contains("\"fast1\" cannot be looked at") && refused.contains("--lost fast1"), "{refused}");
+        assert!(refused.contains("\"fast1\" cannot be checked") && refused.contains("--lost fast1"), "{refused}");
         assert!(refused.contains("1 files, such as d/f"), "{refused}");
-        assert!(world.refuses(&lost(&["fast0"])).contains("is no lost one"));
+        assert!(world.refuses(&lost(&["fast0"])).contains("is not lost"));
         let rebuilt = world.rebuild(&lost(&["fast1"])).unwrap();
         assert_eq!(rebuilt.files_on["fast1"], 1);
         let volume = world.open();

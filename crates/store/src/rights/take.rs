@@ -28,7 +28,7 @@ pub enum RightsError {
     #[error("{0}: {1}")]
     Refused(&'static str, Errno),
     /// The kernel accepted the step and reports another value afterwards.
-    #[error("{0}: the kernel reports others than requested")]
+    #[error("{0}: the kernel reports other rights than requested")]
     Differs(&'static str),
 }
 

@@ -57,10 +57,10 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The text is not JSON, or JSON of another shape.
-    #[error("the source record cannot be read: {0}; set it anew with `entrepot source set`")]
+    #[error("the source record cannot be read: {0}; set it again with `entrepot source set`")]
     Shape(String),
     /// Written by a later version.
-    #[error("the source record has format {0}, this version knows {FORMAT}; use the newer version of entrepot")]
+    #[error("the source record has format {0}, this version reads {FORMAT}; use the newer version of entrepot")]
     Format(u32),
     /// No source, too many, or sources of different sizes.
     #[error("bad source record: {0}")]

@@ -30,7 +30,7 @@ impl Algorithm {
     pub(super) fn named(name: &str) -> Result<Algorithm, String> {
         let plain = |name: &str| name.replace('-', "").to_ascii_uppercase();
         let found = Algorithm::ALL.into_iter().find(|algorithm| plain(algorithm.name()) == plain(name));
-        found.ok_or_else(|| format!("the checksum {name} is not known; {}", Algorithm::known()))
+        found.ok_or_else(|| format!("the checksum {name} is unknown; {}", Algorithm::known()))
     }
 
     /// The accepted names, for messages.

@@ -49,7 +49,7 @@ pub enum StageError {
     #[error("{0}")]
     Store(#[from] crate::Error),
     /// The volume could not store bytes of a source.
-    #[error("{uri}: what came cannot be kept as {path}: {error}")]
+    #[error("{uri}: the fetched bytes cannot be stored as {path}: {error}")]
     NotKept {
         /// URI of the source; holds no secret.
         uri: String,
@@ -71,7 +71,9 @@ pub enum StageError {
         free_bytes: u64,
     },
     /// The fetched file has another checksum than the user expects.
-    #[error("the {name} checksum of what arrived is {found}, {expected} was expected; the file was not put in place")]
+    #[error(
+        "the {name} checksum of the received bytes is {found}, {expected} was expected; the file was not put in place"
+    )]
     Checksum {
         /// Name of the algorithm.
         name: &'static str,
@@ -87,7 +89,7 @@ pub enum StageError {
     #[error("{0}: it is being staged in already")]
     Running(String),
     /// The staging was stopped.
-    #[error("stopped; what was fetched is kept, run the same command again to go on")]
+    #[error("stopped; fetched parts are kept, run the same command again to go on")]
     Stopped,
 }
 

@@ -52,7 +52,7 @@ pub(super) fn fetch(
     work_off(units, IN_FLIGHT, helpers, UNITS_AT_ONCE, here, elsewhere).inspect_err(|_| {
         // Earlier units count; if even this save fails, the first error has the cause.
         if let Err(also) = incoming.save() {
-            tracing::warn!("what came of {} is not kept: {also}", incoming.uri());
+            tracing::warn!("the fetched bytes of {} are not kept: {also}", incoming.uri());
         }
     })
 }

@@ -175,7 +175,7 @@ impl Stager {
         let failed = |e| StageError::of_source(uri, e);
         let source = retried(stop, || self.opener.open(at, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
         let version = retried(stop, || source.stat()).map_err(|e| e.map_or(StageError::Stopped, failed))?;
-        let wrong = || failed(SourceError::Passing("what arrived is not what was sent".into()));
+        let wrong = || failed(SourceError::Passing("the received bytes differ from the sent ones".into()));
         if version.size != size {
             return Err(wrong());
         }

@@ -173,7 +173,7 @@ impl Stager {
         let sources = Sources::open(&*self.opener, uris, who, stop)?;
         let incoming = Incoming::join(self, key, progress.clone())?;
         if sources.list.first().is_none_or(|(place, _)| place.version != progress.version) {
-            return Err(StageError::path(&progress.path, "its source is another one as seen from here"));
+            return Err(StageError::path(&progress.path, "its source differs as read by this node"));
         }
         let meter = Meter::new(report, "", 0, 0);
         fetch_some(&incoming, &sources, units, &meter, stop)?;

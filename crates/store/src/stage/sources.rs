@@ -66,7 +66,7 @@ impl Sources {
                 .push(format!("{} serves no ranges: it is read from its start, and cannot be continued", place.uri));
         } else if !found.1.notices_replacement(&place.version) {
             self.notes.push(format!(
-                "{} does not tell its versions apart: it is read with one request, and cannot be continued",
+                "{} returns no version of the file: it is read with one request, and cannot be continued",
                 place.uri
             ));
         }
@@ -186,7 +186,7 @@ fn unless_stopped_watched<T: Send + 'static>(
 ) -> Result<T, SourceError> {
     let source = source.clone();
     let answered = apart("source", move || ask(&*source));
-    let answered = answered.map_err(|e| SourceError::Passing(format!("no thread to ask it: {e}")))?;
+    let answered = answered.map_err(|e| SourceError::Passing(format!("no thread can be started to read it: {e}")))?;
     loop {
         match answered.recv_timeout(STOP_LOOK_EVERY) {
             Ok(result) => return result,

@@ -188,7 +188,7 @@ fn a_source_that_changed_meanwhile_begins_anew() {
     let other = data(24 << 20, 4);
     remote.put(other.clone());
     let staged = world.stage(&["mem://h/a"], "a").expect("staged");
-    assert!(staged.notes.iter().any(|n| n.contains("anew")), "{:?}", staged.notes);
+    assert!(staged.notes.iter().any(|n| n.contains("starts from the beginning")), "{:?}", staged.notes);
     assert_eq!(staged.fetched_bytes, other.len() as u64);
     assert!(world.read("a") == other);
 }

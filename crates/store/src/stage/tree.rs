@@ -230,7 +230,7 @@ pub(super) fn some_chosen(uri: &str, chosen: usize, of: usize) -> Result<(), Sta
     if chosen > 0 || of == 0 {
         return Ok(());
     }
-    let why = format!("none of its {of} files is what --include and --exclude leave; nothing was changed");
+    let why = format!("--include and --exclude leave none of its {of} files; nothing was changed");
     Err(StageError::of_source(uri, SourceError::Permanent(why)))
 }
 
@@ -295,7 +295,7 @@ fn check_entry(uri: &str, entry: &Entry) -> Result<(), StageError> {
     if clean && link {
         return Ok(());
     }
-    let why = format!("its listing has a name that cannot be taken: {:?}; nothing was changed", entry.path);
+    let why = format!("its listing has a name that cannot be used: {:?}; nothing was changed", entry.path);
     Err(StageError::of_source(uri, SourceError::Permanent(why)))
 }
 

@@ -197,10 +197,9 @@ pub fn read(file: &Path) -> Result<Backup, String> {
 
 fn parse(text: &str) -> Result<Backup, String> {
     let head = text.lines().next().unwrap_or_default();
-    let head: Head =
-        serde_json::from_str(head).map_err(|_| "its first line does not say that it is one".to_string())?;
+    let head: Head = serde_json::from_str(head).map_err(|_| "its first line is not that of a dump".to_string())?;
     if head.entrepot_state != FORMAT {
-        return Err(format!("its format is {}, and this program knows {FORMAT}", head.entrepot_state));
+        return Err(format!("its format is {}, and this program reads {FORMAT}", head.entrepot_state));
     }
     let body = text.trim_end_matches('\n');
     let (body, last) = body.split_at(body.rfind('\n').map_or(0, |at| at + 1));

@@ -189,7 +189,8 @@ impl Server {
             Err(error) => {
                 let why = match is_shut(&error) {
                     true => format!(
-                        "{} does not let this node in: {error}. Put its password into the file that `state_password_file` in volume.toml \
+                        "{} refuses the login of this node: {error}. Put its password into the file that \
+                         `state_password_file` in volume.toml \
                          names; nothing of the volume is lost",
                         self.address()
                     ),
@@ -254,7 +255,9 @@ fn is_synced(connection: &mut Connection) -> RedisResult<std::result::Result<(),
             }
             Err(error) if broken(&error) || error.code() == Some("NOAUTH") => return Err(error),
             Err(error) => {
-                tracing::warn!("the Redis server does not say whether it syncs its writes ({error}); it is trusted to");
+                tracing::warn!(
+                    "the Redis server does not report whether it syncs its writes ({error}); it is assumed to"
+                );
                 return Ok(Ok(()));
             }
         }

@@ -345,7 +345,7 @@ impl FdStub {
 
 fn claim_of(generation: u64, value: &[u8]) -> Result<Claim> {
     let text = String::from_utf8_lossy(value);
-    Claim::parse(generation, &text).ok_or_else(|| Error::BadLayout(format!("a claim that nobody understands: {text}")))
+    Claim::parse(generation, &text).ok_or_else(|| Error::BadLayout(format!("a claim that is not valid: {text}")))
 }
 
 #[cfg(test)]

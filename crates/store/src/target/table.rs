@@ -72,7 +72,9 @@ pub enum OrderError {
     #[error("there is no target {0}")]
     Unknown(TargetId),
     /// It does not answer, or is another target.
-    #[error("target {name} stays failed: its probe says \"{error}\". Mount or mend what is under it, then restore it")]
+    #[error(
+        "target {name} stays failed: its probe reports \"{error}\". Mount or repair its file system, then restore it"
+    )]
     Unwell {
         /// Name of the target in the volume.
         name: String,
@@ -83,7 +85,7 @@ pub enum OrderError {
     /// Abandoned operations still hang on it: a write among them would overwrite later data.
     #[error(
         "target {name} stays as it is: {hanging} operation(s) given up earlier still hang on it and may yet change it. \
-         Wait until they return (or unmount and mount what is under it), then restore it again"
+         Wait until they return (or unmount and mount its file system), then restore it again"
     )]
     Hanging {
         /// Name of the target in the volume.
@@ -93,7 +95,8 @@ pub enum OrderError {
     },
     /// A failed target cannot be read, so it cannot be drained.
     #[error(
-        "target {name} is failed and cannot be drained. Restore it first, or let `entrepot check --repair` rebuild what it held"
+        "target {name} is failed and cannot be drained. Restore it first, or let `entrepot check --repair` rebuild \
+         its objects"
     )]
     Failed {
         /// Name of the target in the volume.

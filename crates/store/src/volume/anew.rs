@@ -45,8 +45,9 @@ impl AtRest {
             Kept::Nothing | Kept::Rebuilt => Ok(()),
             Kept::State => Err(Problems::refused(
                 format!("the state in {} is in use already", config.state.display()),
-                "Open the volume with it (`entrepot up`), or put a backup in its place with `entrepot state load --replace BACKUP`. If it is \
-                 good for nothing, take it away first: docs/guide/operate/backup.md, \"The state is lost\"",
+                "Open the volume with it (`entrepot up`), or put a backup in its place with `entrepot state load \
+                 --replace BACKUP`. If it is useless, move it away first: docs/guide/operate/backup.md, \"The state \
+                 is lost\"",
             )),
         }
     }

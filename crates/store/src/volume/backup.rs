@@ -62,7 +62,7 @@ pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, 
     let failed = |error| Problems::refused(error, "Mend that and do it again");
     if !replace && state.epoch().map_err(failed)? > 0 {
         let cause = format!("the state in {} is in use already", config.state.display());
-        return Err(Problems::refused(cause, "Use `entrepot state load --replace BACKUP` if what it holds may go"));
+        return Err(Problems::refused(cause, "Use `entrepot state load --replace BACKUP` if its contents may be lost"));
     }
     // The backup's records about the state itself are outdated.
     backup.rows.retain(|row| !matches!(row, Row::Record { kind, .. } if identity::is_of_the_state_itself(kind)));
@@ -79,7 +79,8 @@ pub fn adopt_state(config: &Config) -> Result<(), Problems> {
         let cause = format!("the state in {} is empty", config.state.display());
         return Err(Problems::refused(
             cause,
-            "Use `entrepot state rebuild`: an empty state knows no target, and would give the numbers of those that are away to others",
+            "Use `entrepot state rebuild`: an empty state has no targets, and would give the numbers of those that \
+             are away to others",
         ));
     }
     let state = rest.state(config)?;

@@ -163,11 +163,11 @@ impl Check<'_> {
             },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => (
                 format!("{shown}, for {what}, does not exist"),
-                format!("Make it (`mkdir -p {shown}`), mount what belongs there, or correct the path"),
+                format!("Make it (`mkdir -p {shown}`), mount the file system that belongs there, or correct the path"),
             ),
             Err(error) => {
                 denied = error.kind() == std::io::ErrorKind::PermissionDenied;
-                (format!("{shown}, for {what}, cannot be looked at: {error}"), "Correct the path".to_owned())
+                (format!("{shown}, for {what}, cannot be checked: {error}"), "Correct the path".to_owned())
             }
         };
         self.problem(place, cause, mend);
@@ -189,7 +189,7 @@ impl Check<'_> {
             self.problem(place, cause, "Put the namespace on ext4, xfs or btrfs, or mount it with `user_xattr`");
         }
         namespace::read_id(path).unwrap_or_else(|cause| {
-            let mend = "Put the right file back from a backup; without it nothing tells whose targets these are";
+            let mend = "Put the right file back from a backup; without it the volume of these targets is unknown";
             self.problem(place, cause, mend);
             None
         })

@@ -29,7 +29,7 @@ pub fn remove_target(file: &Path, name: &str) -> Result<(), Problems> {
 pub fn set_device(file: &Path, name: &str, device: &Measured) -> Result<(), Problems> {
     let failed = |cause: String| {
         let mend = format!("Write device = \"{device}\" into the `[[target]]` block \"{name}\" by hand");
-        Problems::one(Problem::new(cause, format!("{} still says the old", file.display()), mend))
+        Problems::one(Problem::new(cause, format!("{} still has the old block", file.display()), mend))
     };
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -75,7 +75,7 @@ fn change(file: &Path, name: &str, present: bool, edit: impl FnOnce(&str) -> Opt
     let failed = |cause: String| {
         Problems::one(Problem::new(
             cause,
-            format!("{} still says the old", file.display()),
+            format!("{} still has the old block", file.display()),
             format!("{} the `[[target]]` block \"{name}\" by hand", if present { "Add" } else { "Remove" }),
         ))
     };

@@ -112,7 +112,8 @@ pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Res
     let cause = format!("{} was last used with another state than the one in {state}", namespace.display());
     let mend = format!(
         "Correct `state` in {}. If that other state is lost: `entrepot state load BACKUP` puts a backup in its place, without one \
-         `entrepot state rebuild` makes a new one of what namespace and targets say; `entrepot state adopt` takes what is in {state}",
+         `entrepot state rebuild` makes a new one from namespace and targets; `entrepot state adopt` uses the state \
+         in {state}",
         config.file.display(),
     );
     Err(Problems::one(Problem::new(

@@ -58,7 +58,7 @@ impl Ids {
         let known = target.run(read).map_err(|error| Error::Target { target: target.id(), error })?;
         let mut next = self.next.lock();
         if known > next.0 {
-            tracing::warn!("target {} knows a later epoch than this volume: numbers go on above it", target.name());
+            tracing::warn!("target {} has a later epoch than this volume: numbers go on above it", target.name());
             *next = (new_epoch(&*self.state, &self.namespace, &self.targets)?.0, 0);
         }
         Ok(())
@@ -86,7 +86,7 @@ fn new_epoch(state: &dyn State, namespace: &Path, targets: &Targets) -> Result<(
     for (target, answer) in asked {
         match answer.wait() {
             Ok(epoch) => seen.targets = seen.targets.max(epoch),
-            Err(error) => tracing::debug!("target {} does not say which epoch it knows: {error}", target.name()),
+            Err(error) => tracing::debug!("the epoch of target {} cannot be read: {error}", target.name()),
         }
     }
     let epoch = state.new_epoch(seen.namespace.max(seen.targets))?;

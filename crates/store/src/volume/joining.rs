@@ -65,7 +65,7 @@ pub fn foreign_node(namespace: &Path) -> Option<(String, bool)> {
         let renewed = |one: &&Foreign| known.iter().any(|before| before.node == one.node && before.beat < one.beat);
         if let Some(older) = now.iter().find(renewed) {
             return Some((
-                format!("{} runs an older entrepot, and does not know what newer ones write", shown(older)),
+                format!("{} runs an older entrepot, and cannot read the files of newer ones", shown(older)),
                 false,
             ));
         }
@@ -131,7 +131,7 @@ fn wait(namespace: &Path, turn_max: Duration) -> Result<OwnedFd> {
             (turn, until) = (now, Instant::now() + turn_max);
         }
         if Instant::now() >= until {
-            return Err(Error::Elsewhere("it opens the volume and does not come to an end".into()));
+            return Err(Error::Elsewhere("it opens the volume and does not finish".into()));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX).min(turn_max / 4);
@@ -181,7 +181,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let held = wait(dir.path(), TURN).unwrap();
         let error = wait(dir.path(), TURN).unwrap_err();
-        assert!(error.to_string().contains("does not come to an end"), "{error}");
+        assert!(error.to_string().contains("does not finish"), "{error}");
         drop(held);
         wait(dir.path(), TURN).unwrap();
     }

@@ -34,7 +34,7 @@ use std::time::Duration;
 const THREADS_SPARED: usize = 2;
 
 pub(super) fn problem(cause: impl ToString) -> Problems {
-    let mend = "Mend that and open it again; what was done so far does no harm";
+    let mend = "Correct the cause and open it again; completed steps do no harm";
     Problems::one(Problem::new(cause.to_string(), "the volume is not opened", mend))
 }
 
@@ -90,7 +90,7 @@ impl Volume {
         if !new.is_empty()
             && let Err(error) = Message::targets(&new).send(&*state, None)
         {
-            tracing::warn!("other nodes do not hear of new targets: {error}");
+            tracing::warn!("new targets could not be published to other nodes: {error}");
         }
         targets.measure_now();
         let joining = shared.then(|| joining::join(&config.namespace)).transpose().map_err(failed)?;
@@ -147,7 +147,7 @@ fn add_all(
     }
     for record in known.iter().filter(|record| config.targets.iter().all(|target| target.name != record.name)) {
         tracing::error!(
-            "target {} is known to the volume and not named in {}: it is failed, and what it holds is out of reach. Put \
+            "target {} belongs to the volume and is not named in {}: it is failed, and its data are out of reach. Put \
              its block back, or forget it with `entrepot target remove {} --force`",
             record.name,
             config.file.display(),
@@ -332,7 +332,11 @@ fn remember_changes(targets: &Targets, state: &Arc<dyn State>, shared: bool) {
             return;
         }
         if let Err(error) = state.set_target_state(change.target, change.to, change.by_operator) {
-            tracing::error!("target {} is {}, but a restart will not know: {error}", change.name, change.to);
+            tracing::error!(
+                "target {} is {}, but this order cannot be saved for a restart: {error}",
+                change.name,
+                change.to
+            );
         }
     });
 }

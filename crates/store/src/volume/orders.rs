@@ -156,7 +156,7 @@ impl Orders {
         if known.kept.remove(&target).is_some()
             && let Err(error) = self.write(&known.kept)
         {
-            tracing::warn!("an order that the state store has is said to it again at the next start: {error}");
+            tracing::warn!("an order that the state store has is sent to it again at the next start: {error}");
         }
     }
 
@@ -186,10 +186,10 @@ impl Orders {
             };
             let ordered = state_name(order.state);
             if state_name(state) == ordered {
-                tracing::info!("the state store has the order that target {id} is {ordered}, which was kept");
+                tracing::info!("the kept order that target {id} is {ordered} is in the state store now");
             } else {
                 tracing::warn!(
-                    "that target {id} is {ordered}, which was kept, gives way to a later order: it is {state}"
+                    "the kept order that target {id} is {ordered} is replaced by a later one: it is {state}"
                 );
             }
             self.told(id, last_ms);

@@ -63,13 +63,13 @@ impl Volume {
             }
             Err(error) if self.config.is_shared() => return Err(self.kept(&target, given, &error)),
             Err(error) => {
-                let cause = format!("target {name} is {state}, but a restart will not know: {error}");
+                let cause = format!("target {name} is {state}, but this order cannot be saved for a restart: {error}");
                 let problem = Problem::new(cause, "the order holds until then", "Mend the state store and repeat it");
                 return Err(Problems::one(problem.failed()));
             }
         }
         if let Err(error) = Message::targets(&[target.id()]).send(&*self.state, None) {
-            tracing::warn!("other nodes hear of the order for target {name} when they start: {error}");
+            tracing::warn!("other nodes get the order for target {name} when they start: {error}");
         }
         Ok(state)
     }
@@ -78,7 +78,7 @@ impl Volume {
     fn kept(&self, target: &Target, order: Given, error: &crate::Error) -> Problems {
         let until = match self.orders.keep(target.id(), order) {
             Ok(()) => "it is kept, also over a restart of this daemon".to_owned(),
-            Err(error) => format!("it is kept until this daemon ends, since it cannot be written down ({error})"),
+            Err(error) => format!("it is kept until this daemon ends, since it cannot be saved ({error})"),
         };
         let mut problem = Problem::new(
             format!("target {} is {} on this node only: {error}", target.name(), order.state),
@@ -238,8 +238,7 @@ impl Volume {
     pub fn remove_target(&self, name: &str, force: bool) -> Result<(), Problems> {
         let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
         if !force {
-            let drain =
-                format!("`entrepot target drain {name}` moves everything off; `--force` gives up what it holds");
+            let drain = format!("`entrepot target drain {name}` moves everything off; `--force` gives up its data");
             match target.run(|medium| medium.list()) {
                 Ok(objects) if self.is_garbage(target.id(), &objects) => {}
                 Ok(objects) => {
@@ -247,7 +246,7 @@ impl Volume {
                     return Err(Problems::refused(format!("target {name} holds {held}"), drain));
                 }
                 Err(error) => {
-                    return Err(Problems::refused(format!("target {name} cannot be looked at: {error}"), drain));
+                    return Err(Problems::refused(format!("target {name} cannot be checked: {error}"), drain));
                 }
             }
         }
@@ -258,7 +257,7 @@ impl Volume {
         self.orders.forget(target.id());
         if let Err(error) = target.run(|medium| medium.disown()) {
             tracing::warn!(
-                "the identity of target {name} stays on it: {error}. Remove its `target.id` before it is used anew"
+                "the identity of target {name} stays on it: {error}. Remove its `target.id` before it is used again"
             );
         }
         edit::remove_target(&self.config.file, name)

@@ -148,7 +148,7 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
                 asked.iter().filter(|known| distance(known, name) <= 2).min_by_key(|known| distance(known, name));
             let mend = match near {
                 Some(known) => format!("Did you mean `{known}`?"),
-                None => format!("Remove it; known here are: {}", asked.join(", ")),
+                None => format!("Remove it; valid here are: {}", asked.join(", ")),
             };
             let whereabouts = if self.name.is_empty() { String::new() } else { format!(" in `[{}]`", self.name) };
             self.reading.problem(key.span(), format!("unknown key `{name}`{whereabouts}"), mend);

@@ -32,7 +32,8 @@ impl Reached {
         match &config.state_store {
             StateStore::Embedded => SqliteState::open(&file(config)).map(Reached::Embedded),
             StateStore::Redis(_) if file(config).exists() => Err(Error::Invalid(format!(
-                "{} holds what this volume remembers (moves under way, jobs, checkpoints), and a Redis server would begin without it. End \
+                "{} holds the state of this volume (moves under way, jobs, checkpoints), and a Redis server would \
+                 start without it. End \
                  its jobs, stop it, and move the file away; or name its directory as `state` in volume.toml, without a `state_store`",
                 file(config).display()
             ))),

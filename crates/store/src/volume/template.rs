@@ -21,7 +21,7 @@ const TARGETS: &[(&str, &str)] = &[
 
 const TARGETS_HEAD: &str = "
 # Targets: directories on the devices that hold the data. Move these to your disks and mounts before the first
-# `entrepot up`; afterwards use `entrepot target add|drain|remove`. Of each may be said besides:
+# `entrepot up`; afterwards use `entrepot target add|drain|remove`. Optional keys of a target:
 ";
 
 /// File of the token beside `volume.toml`, if the volume has an endpoint.
@@ -51,7 +51,7 @@ pub fn template(dir: &Path) -> String {
                 )
             }),
             "[tier.NAME]" => {
-                text += "\n# Tiers, fastest first. Every tier needs a target. Of each may be said:\n";
+                text += "\n# Tiers, fastest first. Every tier needs a target. Optional keys of a tier:\n";
                 keys.iter().for_each(|key| text += &shown(key, "#   "));
                 text += "[tier.fast]\n[tier.capacity]\n";
             }

@@ -147,7 +147,7 @@ fn device(args: &Device) -> Result<u8> {
         let report = measure::device(&subject.dir, options).map_err(|error| {
             Failure::of_io(&format!("{} cannot be measured", subject.dir.display()), &error)
                 .so("nothing was written to volume.toml")
-                .try_this("look whether there is space for the scratch file (--size) and who may write there")
+                .try_this("check the space for the scratch file (--size) and the permissions of the directory")
         })?;
         if args.output == Output::Text {
             shown::text(&text(subject, &report))?;
@@ -245,7 +245,7 @@ fn pair(args: &Device, subjects: &[Subject], options: Options) -> Result<u8> {
         gb(demote_idle)
     );
     if !direct {
-        text += "The page cache could not be passed by on both; what was written was synced instead.\n";
+        text += "The page cache could not be bypassed on both; written data were synced instead.\n";
     }
     shown::text(&text)?;
     Ok(0)

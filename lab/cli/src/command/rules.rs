@@ -154,7 +154,7 @@ fn check(rules: &RuleBase) -> String {
     }
     for (kind, variables, known) in [("input", &rules.inputs, &INPUTS[..]), ("output", &rules.outputs, &OUTPUTS[..])] {
         for variable in variables.iter().filter(|variable| known.iter().all(|(name, _)| *name != variable.name)) {
-            let what = if kind == "input" { "rules that ask for it never fire" } else { "nobody does what it says" };
+            let what = if kind == "input" { "rules that ask for it never fire" } else { "it does not take effect" };
             let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
             let _ = writeln!(
                 text,

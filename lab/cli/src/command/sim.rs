@@ -107,7 +107,7 @@ fn remark(output: Output, text: &str) -> Result<()> {
 /// An error in the form of the command line: the messages carry cause, consequence and next step in one sentence.
 fn said(message: &str, wrong: bool) -> Problem {
     let (cause, rest) = message.split_once("; ").unwrap_or((message, "nothing was simulated"));
-    let (so, next) = rest.split_once(". ").unwrap_or((rest, "the command with `--help` shows what is understood"));
+    let (so, next) = rest.split_once(". ").unwrap_or((rest, "see the `--help` of the command"));
     let problem = if wrong { Problem::wrong(cause) } else { Problem::failed(cause) };
     problem.so(so).try_this(next)
 }

@@ -265,7 +265,7 @@ pub(super) fn problem(error: &Error) -> Problem {
             Failure::of_io(&path.display().to_string(), source).so("the trace is not read, or not to its end")
         }
         Error::Unrecognised { path, why } => {
-            Problem::wrong(format!("{}: its content does not tell the format: {why}", path.display()))
+            Problem::wrong(format!("{}: its format cannot be detected: {why}", path.display()))
                 .so("nothing was read")
                 .try_this(format!(
                     "name the columns of a text with --columns, or choose --format, one of: {}",
@@ -276,11 +276,11 @@ pub(super) fn problem(error: &Error) -> Problem {
             .so("nothing was read")
             .try_this("name the columns, such as --columns time:ms,offset:sectors,length,op"),
         Error::NoTimeUnit { path, format } => Problem::wrong(format!(
-            "{}: {format} does not say its unit of time (DiskSim writes ms, MQSim and SSDsim ns)",
+            "{}: {format} has no unit of time (DiskSim writes ms, MQSim and SSDsim ns)",
             path.display()
         ))
         .so("nothing was read; a guess would be wrong by powers of ten")
-        .try_this("say it with --time-unit s, ms, us or ns"),
+        .try_this("give it with --time-unit s, ms, us or ns"),
         Error::TooManyToSort { max } => Problem::wrong(format!("more than {max} records are to be sorted by time"))
             .so("nothing was given out; they would not fit into memory")
             .try_this("cut the trace into parts"),
@@ -293,7 +293,7 @@ fn not_written(error: WriteError) -> Failure {
             .so("the trace was not written")
             .try_this("make room, or name another place"),
         WriteError::HasFiles { record } => {
-            Problem::wrong(format!("record {record} belongs to a file, and the format knows devices only"))
+            Problem::wrong(format!("record {record} belongs to a file, and the format has devices only"))
                 .so("the trace was not written")
                 .try_this("add --flat, or convert to native or fio")
         }

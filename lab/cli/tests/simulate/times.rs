@@ -81,7 +81,7 @@ fn a_trace_without_times_stays_one_in_every_format_and_command() {
         {
             let refused = sim(at.path(), &[command, &["--trace", trace]].concat());
             let said = text(&refused.stderr);
-            assert!(refused.status.code() == Some(2) && said.contains("when its requests came"), "{trace}: {said}");
+            assert!(refused.status.code() == Some(2) && said.contains("no times of its requests"), "{trace}: {said}");
         }
         let closed = sim(at.path(), &["cache", "--closed", "--l1", "none", "--l1-size", "10", "--trace", trace]);
         assert!(closed.status.success(), "{}", text(&closed.stderr));

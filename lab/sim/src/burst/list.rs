@@ -49,7 +49,7 @@ pub fn read(text: &str, machine: &Machine) -> Result<Vec<Listed>, String> {
         let nodes = get("cores")?.map(|cores| (cores / machine.cores_per_node).max(1.0));
         let need = |value: Option<f64>, name: &str| {
             let mend = format!("give `{name}`, or `cores` and `checkpoint_frac_of_memory`");
-            value.ok_or_else(|| format!("line {number} does not say `{name}`: {mend}"))
+            value.ok_or_else(|| format!("line {number} has no `{name}`: {mend}"))
         };
         let of_memory =
             get("checkpoint_frac_of_memory")?.zip(nodes).map(|(share, n)| share * n * machine.memory_per_node);

@@ -177,7 +177,7 @@ impl fmt::Display for Census {
         )?;
         write!(
             f,
-            "  machine      {} processors; {:.1} days, offered load {:.1} %; {} jobs say their memory",
+            "  machine      {} processors; {:.1} days, offered load {:.1} %; {} jobs with their memory",
             self.procs,
             self.span_s / 86_400.0,
             self.offered_load * 100.0,
@@ -230,7 +230,8 @@ pub enum LogError {
     },
     /// No job is left.
     #[error(
-        "the log holds no job that can be simulated: {} records, {} malformed lines; nothing was simulated. Look whether it is a log in the Standard Workload Format",
+        "the log holds no job that can be simulated: {} records, {} malformed lines; nothing was simulated. Check \
+         that it is a log in the Standard Workload Format",
         .census.records, .census.malformed
     )]
     Empty {

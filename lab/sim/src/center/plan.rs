@@ -86,7 +86,7 @@ pub struct LogWish {
 pub enum PlanError {
     /// The grid file is malformed.
     #[error(
-        "the grid file is not understood: {0}; nothing was simulated. See `entrepot-lab sim center --help` for an example"
+        "the grid file is not valid: {0}; nothing was simulated. See `entrepot-lab sim center --help` for an example"
     )]
     File(String),
     /// A setting is invalid.

@@ -102,7 +102,7 @@ pub struct Done {
 pub enum GridError {
     /// The grid file is malformed.
     #[error(
-        "the grid file is not understood: {0}; nothing was simulated. See `entrepot-lab sim cache --help` for an example"
+        "the grid file is not valid: {0}; nothing was simulated. See `entrepot-lab sim cache --help` for an example"
     )]
     File(String),
     /// A value of an axis is invalid.

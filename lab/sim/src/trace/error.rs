@@ -35,7 +35,7 @@ pub enum Error {
     #[error("{0}; nothing after it is read; mend the line, or skip and count such lines with `--lenient`")]
     Malformed(Box<Malformed>),
     /// The operating system or the decompressor failed.
-    #[error("{}: {source}; the rest of the trace is not read; look whether the file is whole and readable", path.display())]
+    #[error("{}: {source}; the rest of the trace is not read; check that the file can be read", path.display())]
     Io {
         /// Path of the file.
         path: PathBuf,
@@ -44,7 +44,7 @@ pub enum Error {
     },
     /// The content matches no format, or more than one.
     #[error(
-        "{}: the format is not told by the content ({}); nothing was read; say it with `--format`, one of: {}",
+        "{}: the format cannot be detected ({}); nothing was read; give it with `--format`, one of: {}",
         path.display(), why, super::Format::names()
     )]
     Unrecognised {
@@ -63,8 +63,8 @@ pub enum Error {
     },
     /// The format has no unit of time.
     #[error(
-        "{}: {format} does not say its unit of time (DiskSim writes milliseconds, MQSim and SSDsim nanoseconds); \
-         nothing was read, for a guess would be wrong by powers of ten; say it with `--time-unit s|ms|us|ns`",
+        "{}: {format} has no unit of time (DiskSim writes milliseconds, MQSim and SSDsim nanoseconds); \
+         nothing was read, since a guess would be wrong by powers of ten; give it with `--time-unit s|ms|us|ns`",
         path.display()
     )]
     NoTimeUnit {

@@ -38,7 +38,8 @@ pub enum WriteError {
     },
     /// The format has devices only, and the trace has files.
     #[error(
-        "record {record} belongs to a file, and the format knows devices only; nothing more was written; convert with `--flat`, or to `native` or `fio`"
+        "record {record} belongs to a file, and the format has devices only; nothing more was written; convert with \
+         `--flat`, or to `native` or `fio`"
     )]
     HasFiles {
         /// Number of the record, from 1.

@@ -121,10 +121,10 @@ impl Advise {
             let size = shown::bytes(seen.bytes);
             Some(SourcedSpan { seconds, from: format!("measured: the last one written, {size}{of}") })
         };
-        let said = self.cost.map(|cost| SourcedSpan { seconds: cost.as_secs_f64(), from: "as you say".into() });
+        let said = self.cost.map(|cost| SourcedSpan { seconds: cost.as_secs_f64(), from: "as given".into() });
         let what = seen.map_or("a checkpoint".to_owned(), |seen| format!("a checkpoint of {}", seen.name));
         said.or_else(measured).ok_or_else(|| {
-            Problem::wrong(format!("what {what} takes is not known"))
+            Problem::wrong(format!("the time of {what} is unknown"))
                 .so("no interval follows")
                 .try_this("give --cost, or the name of an application that wrote one")
                 .into()
@@ -137,14 +137,14 @@ impl Advise {
             let seconds = Some(seen.mtbf_s).filter(|seconds| *seconds > 0)?;
             Some(SourcedSpan { seconds: seconds as f64, from: from(seen) })
         };
-        let as_you_say = |seconds| SourcedSpan { seconds, from: "as you say".into() };
+        let as_you_say = |seconds| SourcedSpan { seconds, from: "as given".into() };
         let said = match (self.mtbf, self.nodes.zip(self.node_mtbf)) {
             (Some(mtbf), _) => Some(as_you_say(mtbf.as_secs_f64())),
             (None, Some((nodes, of_node))) => Some(as_you_say(of_node.as_secs_f64() / f64::from(nodes))),
             (None, None) => None,
         };
         said.or_else(known).ok_or_else(|| {
-            Problem::wrong("how long it runs between failures is not known")
+            Problem::wrong("the time between its failures is unknown")
                 .so("no interval follows")
                 .try_this("give --mtbf, or --nodes with --node-mtbf; `checkpoint begin` takes --mtbf and --nodes too")
                 .into()
@@ -157,7 +157,7 @@ fn from(seen: &Application) -> String {
     match seen.mtbf_from {
         MtbfFrom::Learned => format!("measured: {}", shown::count(seen.restarts, "restart")),
         MtbfFrom::Nodes => "from the number of its nodes".into(),
-        MtbfFrom::Given | MtbfFrom::Default => "as it was said".into(),
+        MtbfFrom::Given | MtbfFrom::Default => "as given".into(),
     }
 }
 
@@ -229,12 +229,9 @@ mod tests {
     #[test]
     fn it_says_what_the_interval_rests_on() {
         let known = |seconds, from: &str| SourcedSpan { seconds, from: from.into() };
-        let text = page(&known(300.0, "measured"), &known(86_400.0, "as you say"), 0.0);
+        let text = page(&known(300.0, "measured"), &known(86_400.0, "as given"), 0.0);
         assert!(text.starts_with("interval               1 h 56 min (Daly"), "{text}");
-        assert!(
-            text.contains("takes     5 min (measured)\n") && text.contains("failures  1 d (as you say)\n"),
-            "{text}"
-        );
+        assert!(text.contains("takes     5 min (measured)\n") && text.contains("failures  1 d (as given)\n"), "{text}");
         assert!(page(&known(300.0, ""), &known(100.0, ""), 0.0).contains("hardly advance"));
         assert_eq!([span(0.04), span(12.26), span(61.4)], ["40 ms", "12.3 s", "1 min 1 s"]);
     }
@@ -244,6 +241,6 @@ mod tests {
         let seen = |mtbf_from| Application { mtbf_from, restarts: 2, ..Application::default() };
         assert_eq!(from(&seen(MtbfFrom::Learned)), "measured: 2 restarts");
         assert_eq!(from(&seen(MtbfFrom::Nodes)), "from the number of its nodes");
-        assert_eq!(from(&seen(MtbfFrom::Given)), "as it was said");
+        assert_eq!(from(&seen(MtbfFrom::Given)), "as given");
     }
 }

@@ -45,7 +45,12 @@ pub fn server(file: &Path) -> Vec<Finding> {
         Ok(time) => time,
         Err(error) => {
             let why = "without the state no volume is mounted, and a mounted one moves nothing";
-            return vec![Finding::failure("state", error.to_string(), why, "start the server, or mend what it says")];
+            return vec![Finding::failure(
+                "state",
+                error.to_string(),
+                why,
+                "start the server, or correct the cause that it reports",
+            )];
         }
     };
     vec![apart(before, time, SystemTime::now())]
@@ -60,7 +65,7 @@ fn apart(before: SystemTime, theirs: SystemTime, after: SystemTime) -> Finding {
         return Finding::ok("state", "the server answers, keeps what it acknowledges, and its clock is ours");
     }
     let what = format!("the server's clock and this machine's are {by} s apart");
-    let why = "ages of files and times that nodes tell each other are wrong by as much on one of them";
+    let why = "ages of files and times that nodes exchange are wrong by as much on one of them";
     Finding::warning("state", what, why, "keep both by NTP (`timedatectl`, `chronyc tracking`)")
 }
 
@@ -75,10 +80,10 @@ pub fn endpoint(listen: SocketAddr, has_token: bool, has_certificate: bool, sock
     }
     let subject = "endpoint";
     vec![match status_without_token(listen) {
-        Ok(401) => Finding::ok(subject, format!("{listen}: who has no token is refused")),
+        Ok(401) => Finding::ok(subject, format!("{listen}: a client without a token is refused")),
         Ok(code) => {
-            let what = format!("{listen} answers {code} to who has no token");
-            let why = "whoever reaches that address reads the volume's metrics";
+            let what = format!("{listen} answers {code} to a client without a token");
+            let why = "any client that reaches that address reads the volume's metrics";
             Finding::failure(
                 subject,
                 what,
@@ -87,7 +92,7 @@ pub fn endpoint(listen: SocketAddr, has_token: bool, has_certificate: bool, sock
             )
         }
         Err(error) => {
-            let why = "nobody can watch the volume";
+            let why = "the volume cannot be watched";
             Finding::warning(
                 subject,
                 format!("{listen}: {error}"),
@@ -110,7 +115,7 @@ fn status_without_token(listen: SocketAddr) -> std::io::Result<u16> {
     let mut head = Vec::new();
     stream.take(64).read_to_end(&mut head)?;
     let code = String::from_utf8_lossy(&head).split(' ').nth(1).and_then(|code| code.parse().ok());
-    code.ok_or_else(|| std::io::Error::other("what answers does not speak HTTP"))
+    code.ok_or_else(|| std::io::Error::other("the program that answers does not use HTTP"))
 }
 
 /// Status of a daemon.
@@ -123,7 +128,7 @@ pub fn status(socket: &Path) -> Result<Status, Problem> {
 /// The daemon, if one runs: whether it answers, is of this version, and has what it serves.
 pub fn daemon(socket: &Path) -> Vec<Finding> {
     if UnixStream::connect(socket).is_err() {
-        return vec![Finding::ok("daemon", "none runs for this volume that you may ask")];
+        return vec![Finding::ok("daemon", "no daemon that you may query runs for this volume")];
     }
     let status = match status(socket) {
         Ok(status) => status,
@@ -144,7 +149,7 @@ pub fn daemon(socket: &Path) -> Vec<Finding> {
     }
     for Target { name, state, .. } in &status.targets {
         if state == "failed" || state == "suspect" {
-            let why = "what lies on it alone cannot be read";
+            let why = "files that lie on it alone cannot be read";
             let change = format!(
                 "look at its device; then `entrepot target restore {name}`, see docs/guide/operate/device-fails.md"
             );
@@ -211,13 +216,13 @@ fn version(status: &Status) -> Finding {
     let theirs = &status.version;
     let replaced = std::fs::read_link(format!("/proc/{}/exe", status.pid));
     let replaced = replaced.is_ok_and(|exe| exe.to_string_lossy().ends_with(" (deleted)"));
-    let change = "`entrepot down`, then `entrepot up`, when nobody uses the mount";
+    let change = "`entrepot down`, then `entrepot up`, when no user works in the mount";
     if theirs != own {
-        let why = "a command that the daemon does not know is refused";
+        let why = "a command that the daemon does not have is refused";
         return Finding::warning("daemon", format!("it is {theirs}, this command is {own}"), why, change);
     }
     if replaced {
-        let why = "what an upgrade mended is not in effect yet";
+        let why = "fixes of an upgrade are not in effect yet";
         return Finding::warning("daemon", "its program was replaced since it started", why, change);
     }
     Finding::ok("daemon", format!("it answers, and is {own} as this command"))

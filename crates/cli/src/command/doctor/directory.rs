@@ -47,12 +47,12 @@ fn not_there(name: &str, role: Role, path: &Path, error: &std::io::Error) -> Vec
     if role == Role::State && error.kind() == std::io::ErrorKind::NotFound {
         return Vec::new(); // made at the first start, or refused by `up`
     }
-    let why = "what lies there cannot be read now";
+    let why = "files there cannot be read now";
     vec![Finding::failure(
         name,
         format!("{}: {error}", path.display()),
         why,
-        "mount what belongs there, or mend the device",
+        "mount the file system that belongs there, or repair the device",
     )]
 }
 
@@ -71,7 +71,7 @@ fn part(name: &str, what: &str, free: u64, all: u64) -> Option<Finding> {
 }
 
 fn read_only(name: &str, role: Role, flags: StatVfsMountFlags) -> Option<Finding> {
-    let why = "what lies there is read, and nothing is put there";
+    let why = "files there are read, and no new ones are placed there";
     // For the others `up` reports it.
     (role == Role::Target && flags.contains(StatVfsMountFlags::RDONLY)).then(|| {
         Finding::warning(
@@ -84,7 +84,7 @@ fn read_only(name: &str, role: Role, flags: StatVfsMountFlags) -> Option<Finding
 }
 
 fn in_memory(name: &str, kind: &StatFs) -> Option<Finding> {
-    let why = "what was synced there is lost with the next start of the machine";
+    let why = "synced data there are lost with the next start of the machine";
     IN_MEMORY.contains(&(kind.f_type as u64)).then(|| {
         Finding::warning(name, "it lies in memory (tmpfs)", why, "use a directory on a device, unless this is a trial")
     })
@@ -104,7 +104,7 @@ fn open_to_others(name: &str, role: Role, path: &Path) -> Option<Finding> {
         // One of the two that is closed is enough.
         None => mode(path)? & 0o077 != 0 && mode(&inner)? & 0o077 != 0,
     };
-    let why = "others could read or change what is another user's, beside the mount and its permissions";
+    let why = "other users could read or change files there, without the permission checks of the mount";
     let closed = if role == Role::State { 0o711 } else { 0o700 };
     open.then(|| {
         Finding::failure(
@@ -134,7 +134,7 @@ fn newest(role: Role, path: &Path) -> SystemTime {
 /// A time in the future comes from another clock, or ours was set back.
 fn ahead(name: &str, newest: SystemTime, now: SystemTime) -> Option<Finding> {
     let by = newest.duration_since(now).ok()?.as_secs();
-    let why = "ages of files, by which `purge` and `find` go, are wrong by as much";
+    let why = "ages of files, which `purge` and `find` use, are wrong by as much";
     (by > CLOCK_S_MAX).then(|| {
         let what = format!("its file system's clock is {by} s ahead of this machine's");
         Finding::warning(name, what, why, "keep both by NTP (`timedatectl`, `chronyc tracking`)")

@@ -23,7 +23,7 @@ pub fn make(first: Vec<Subject>) -> Result<Vec<Finding>> {
         for (subject, seen) in now.iter().zip(side_by_side(&now)?) {
             let Some(seen) = seen else {
                 let what = format!("no answer within {} s", PATIENCE.as_secs());
-                let why = "what hangs here hangs a daemon's operations, too";
+                let why = "operations of a daemon hang here as well";
                 findings.push(Finding::failure(
                     &subject.name(),
                     what,

@@ -41,7 +41,7 @@ fn kernel() -> Finding {
             Finding::ok("kernel", format!("Linux {release}: all bytes go through the daemon (passthrough needs 6.9)"))
         }
         Some(_) if !geteuid().is_root() => {
-            Finding::ok("kernel", format!("Linux {release}: passthrough is there for daemons of root alone"))
+            Finding::ok("kernel", format!("Linux {release}: passthrough works for daemons of root only"))
         }
         _ => Finding::ok("kernel", format!("Linux {release}")),
     }
@@ -90,7 +90,7 @@ fn helper() -> Finding {
         Finding::ok("FUSE", format!("{} mounts for ordinary users", path.display()))
     } else {
         let what = format!("{} is not setuid root", path.display());
-        Finding::failure("FUSE", what, why, "install the package fuse3 anew, or run the daemon as root")
+        Finding::failure("FUSE", what, why, "install the package fuse3 again, or run the daemon as root")
     }
 }
 
@@ -100,7 +100,7 @@ fn files() -> Finding {
     if n >= FILES_MIN {
         return Finding::ok("open files", what);
     }
-    let why = "5/8 of them are for what all users have open together; beyond that they get ENFILE";
+    let why = "5/8 of them are for the open files of all users; beyond that users get ENFILE";
     let change = "raise the hard limit: `LimitNOFILE=1048576` in the systemd unit, or /etc/security/limits.conf";
     Finding::warning("open files", what, why, change)
 }

@@ -12,16 +12,16 @@ pub fn of_daemon(socket: &Path) -> CheckResult {
     if let Some(file) = status.as_ref().ok().and_then(|status| status.file.clone()) {
         return CheckResult { further: vec![Subject::Volume { file }], ..CheckResult::default() };
     }
-    let why = "what the volume's file says is not known, so only the machine was looked at";
+    let why = "the settings of the volume are unknown, so only the machine was checked";
     let finding = match Client::connect(socket).err().or(status.err()) {
         Some(problem) => {
             Finding::failure("daemon", problem.cause, why, "name the volume's file: entrepot doctor VOLUME.TOML")
         }
         None => Finding::warning(
             "daemon",
-            "it tells who runs it alone what the volume's file is",
+            "it returns the path of the volume's file to its operator only",
             why,
-            "ask who runs the volume",
+            "ask the operator of the volume",
         ),
     };
     vec![finding].into()
@@ -34,7 +34,7 @@ pub fn look(file: &Path) -> CheckResult {
         Err(problems) => return refused(&problems).into(),
     };
     let mut findings =
-        vec![Finding::ok("volume.toml", format!("{}, volume \"{}\", makes sense", file.display(), config.name))];
+        vec![Finding::ok("volume.toml", format!("{}, volume \"{}\", is valid", file.display(), config.name))];
     findings.extend(programs(&config));
     let host = store::host::name();
     let socket = socket_of(&config.state);
@@ -106,12 +106,12 @@ fn programs(config: &Config) -> Vec<Finding> {
     let finding = |(name, who): (String, String)| match program(&name) {
         Some(path) => Finding::ok(&who, format!("`{name}` is {}", path.display())),
         None => {
-            let why = "it is called to reach what the file names, and that fails without it";
+            let why = "the volume calls it, and these calls fail without it";
             Finding::failure(
                 &who,
                 format!("there is no `{name}` in PATH or /sbin"),
                 why,
-                format!("install what has `{name}`"),
+                format!("install the package that has `{name}`"),
             )
         }
     };

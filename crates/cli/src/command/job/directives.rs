@@ -74,7 +74,7 @@ fn check_words(argv: &[String], line: u32) -> Vec<Complaint> {
     let wrong = uris.into_iter().chain(manifest).filter_map(|uri| {
         let why = match source::Address::parse(&uri) {
             Ok(address) if address.scheme == source::Scheme::Other => {
-                format!("this scheme is not known; there are {}", source::SCHEMES)
+                format!("this scheme is unknown; there are {}", source::SCHEMES)
             }
             Ok(_) => return None,
             Err(error) => error.to_string(),

@@ -225,7 +225,7 @@ pub fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: boo
         of(&ExternalPart { id: String::new(), out: look.out, err: look.err })
     });
     let Some(path) = path else {
-        let cause = format!("{} no longer knows where its part {} wrote", external.scheduler.name(), there.id);
+        let cause = format!("{} has no record of the output of its part {}", external.scheduler.name(), there.id);
         return Err(Problem::not_found(cause).try_this(format!("look in {}", detail.cwd.display())).into());
     };
     let mut out = std::io::stdout().lock();

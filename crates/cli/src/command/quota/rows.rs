@@ -86,7 +86,8 @@ fn notes(row: &Quota) -> Vec<String> {
         }
     };
     let counted = row.bytes.state == UsageState::Unknown;
-    let counted = counted.then(|| format!("what {name} has is being counted; nothing is refused before that is known"));
+    let counted =
+        counted.then(|| format!("the usage of {name} is being counted; no write is refused before the count is done"));
     [of("bytes", &row.bytes), of("files", &row.files), counted].into_iter().flatten().collect()
 }
 

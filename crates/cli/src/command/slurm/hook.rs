@@ -114,7 +114,7 @@ fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result
             Ok(Standing::Done { note }) => return Ok(note),
             Ok(Standing::Failed { cause }) => return Err(cause),
             Ok(Standing::UnderWay) => {}
-            Err(e) => return Err(format!("entrepot: the daemon's answer is not understood: {e}")),
+            Err(e) => return Err(format!("entrepot: the daemon's answer is not valid: {e}")),
         }
         std::thread::sleep(wait);
         wait = (wait * 3 / 2).min(ASK_LAST);

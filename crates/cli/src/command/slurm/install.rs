@@ -48,7 +48,7 @@ impl Install {
         let toml = context.volume.clone().or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
         let Some(toml) = toml else {
             return Err(refuse(
-                Problem::wrong("it is not said which volume jobs stage into").try_this("give --volume VOLUME.TOML"),
+                Problem::wrong("the volume that jobs stage into is not given").try_this("give --volume VOLUME.TOML"),
             ));
         };
         // By the name that was given: the administrator may link another file there.
@@ -111,9 +111,8 @@ fn wanted_of<'a>(file: &Path, lines: impl Iterator<Item = &'a String>) -> Result
 
 fn problem_of(e: &InstallError) -> Problem {
     match e {
-        InstallError::Foreign { path } if path.ends_with("job_submit.lua") => {
-            Problem::wrong(e.to_string()).try_this("give --keep-job-submit, and add two lines to yours as it then says")
-        }
+        InstallError::Foreign { path } if path.ends_with("job_submit.lua") => Problem::wrong(e.to_string())
+            .try_this("give --keep-job-submit, and add the two lines that it prints to yours"),
         InstallError::Foreign { .. } => Problem::wrong(e.to_string())
             .try_this("Slurm calls one such script: move yours away, or merge the two by hand from --dry-run"),
         InstallError::Path { .. } => Problem::wrong(e.to_string()).try_this("use a plain absolute path"),

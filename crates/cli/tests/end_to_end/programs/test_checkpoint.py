@@ -73,7 +73,7 @@ class Checkpoints(unittest.TestCase):
             save(self.path, "a")
 
     def test_a_version_of_which_nothing_was_written_is_none(self):
-        with self.assertRaisesRegex(Problem, "nothing of version"):
+        with self.assertRaisesRegex(Problem, "no file of version"):
             with checkpoint(self.app, self.path):
                 pass
         self.assertIsNone(newest(self.app))

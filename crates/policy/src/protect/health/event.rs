@@ -179,7 +179,7 @@ impl fmt::Display for Reason {
             Reason::MissedAgain => write!(f, "a second operation got no answer within its deadline"),
             Reason::HardError => write!(f, "an operation failed with an error of the device"),
             Reason::ReadOnly => write!(f, "it can be read and not written"),
-            Reason::SyncFailed => write!(f, "what was written could not be made durable"),
+            Reason::SyncFailed => write!(f, "written bytes could not be made durable"),
             Reason::ProbesFailed(n) => write!(f, "{n} probe(s) in a row failed"),
             Reason::ProbesOk(n) => write!(f, "{n} probe(s) in a row succeeded"),
             Reason::Routine => write!(f, "routine check"),

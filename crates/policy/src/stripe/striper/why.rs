@@ -40,10 +40,10 @@ impl fmt::Display for Why {
             Cause::SpaceScarce => return f.write_str("space is scarce"),
             Cause::Written => return f.write_str("it is written too often to keep copies in step"),
             Cause::Faster => f.write_str("the model expects shorter response times")?,
-            Cause::Rules => f.write_str("the rules say so")?,
+            Cause::Rules => f.write_str("the rules give this layout")?,
             Cause::Choice => {
                 f.write_str(
-                    "of two copies striped differently, reads can take the shorter queue and the unit that suits them",
+                    "with two copies striped differently, reads can take the shorter queue and the better unit",
                 )?;
             }
         }

@@ -94,7 +94,7 @@ impl Burst {
         let request = self.request_for(checkpoint)?;
         if checkpoint.request.load(Ordering::Acquire) != request {
             if let Err(error) = self.bring(adapt, checkpoint, request) {
-                tracing::info!("{} is written over where it lies: {error}", checkpoint.path);
+                tracing::info!("{} is overwritten in place: {error}", checkpoint.path);
             }
             checkpoint.request.store(request, Ordering::Release);
         }

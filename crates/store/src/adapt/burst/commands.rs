@@ -22,7 +22,7 @@ impl Burst {
     pub(crate) fn begin(&self, caller: &Caller, what: &BeginCheckpoint) -> Result<Begun, Problem> {
         app_names::check(&what.app)?;
         if what.paths.is_empty() {
-            return Err(Problem::wrong("no directory is named").try_this("say where its files will be"));
+            return Err(Problem::wrong("no directory is named").try_this("name the directories of its files"));
         }
         let full = app_names::full(caller.uid, &what.app);
         self.set_mtbf(&full, what.mtbf_s, what.nodes)?;
@@ -50,11 +50,11 @@ impl Burst {
         if let Err(hosts) = self.announce() {
             self.forget_sessions(|session| session.app == full);
             return Err(Problem::failed(format!(
-                "{hosts} did not hear that version \"{label}\" of {} begins",
+                "{hosts} did not confirm the start of version \"{label}\" of {}",
                 what.app
             ))
-            .so("nothing was begun: what is written there would not be of it")
-            .try_this("look whether its daemon reaches the Redis server, or drain it; then begin again"));
+            .so("the version was not begun: files written there would not belong to it")
+            .try_this("check that its daemon reaches the Redis server, or drain the node; then begin again"));
         }
         Ok(Begun { app: what.app.clone(), label })
     }
@@ -79,8 +79,9 @@ impl Burst {
             self.give_up(session.request);
             let cause = format!("version \"{}\" is not complete without {}", session.label, left_out::named(&left_out));
             return Err(Problem::new(exit::INCOMPLETE, cause)
-                .so("written below its paths by a node that is gone, or moved there; the version before it is the newest")
-                .try_this("begin again and write all its files; files of something else belong outside its paths"));
+                .so("a node that is gone wrote these files, or they were moved there; the previous version stays the \
+                    newest")
+                .try_this("begin again and write all files of the version; keep other files outside its paths"));
         }
         if abandon || session.request == 0 {
             self.forget_sessions(|session| session.app == app);
@@ -88,7 +89,7 @@ impl Burst {
             if abandon {
                 return Ok(json!(Abandoned { app: name.into(), label: session.label, abandoned: true }));
             }
-            return Err(Problem::failed(format!("nothing of version \"{}\" was written", session.label))
+            return Err(Problem::failed(format!("no file of version \"{}\" was written", session.label))
                 .so("there is no such version")
                 .try_this("write its files below the directories given to `begin`"));
         }
@@ -104,7 +105,7 @@ impl Burst {
         self.forget_sessions(|session| session.app == app);
         let version = done.map_err(|error| {
             Problem::failed(format!("version \"{}\" is not complete: {error}", session.label))
-                .so("it does not count; the version before it is the newest")
+                .so("it does not count; the previous version stays the newest")
         })?;
         let (bytes, files) = (version.bytes(), version.parts.len());
         Ok(json!(Committed { app: name.into(), label: version.label, number: version.number, bytes, files }))
@@ -126,7 +127,7 @@ impl Burst {
         let gone: Vec<_> = self.sessions.write().extract_if(.., |_, session| which(session)).collect();
         for (app, _) in gone.into_iter().filter(|_| self.shared.get().is_some()) {
             if let Err(error) = record::forget_session(&*self.state, &app) {
-                tracing::warn!("that {app} has announced no version any more is not remembered: {error}");
+                tracing::warn!("the end of the version announced by {app} could not be saved: {error}");
             }
         }
     }
@@ -204,9 +205,9 @@ impl Burst {
         let machine = self.driver.machine();
         let app = table.apps.get(&full).filter(|_| self.may_see(&table, caller, &full));
         let (Some(app), Some(admission)) = (app, machine.admission()) else {
-            return Err(Problem::not_found(format!("the volume knows no application {name}"))
-                .so("there is nothing to advise from")
-                .try_this("`entrepot checkpoint status` lists those it knows"));
+            return Err(Problem::not_found(format!("the volume has no application {name}"))
+                .so("no interval can be computed")
+                .try_this("`entrepot checkpoint status` lists its applications"));
         };
         Ok(application(&table, admission.buffer().tables(), &full, app))
     }

@@ -39,7 +39,7 @@ impl Burst {
 
     /// Makes a version durable, records it, and ends its turn. `told`: whether the version was declared complete.
     fn commit(&self, adapt: &Adapt, request: u64, told: bool) -> Result<record::Version> {
-        let gone = || Error::Busy("nothing of it was written".into());
+        let gone = || Error::Busy("no file of it was written".into());
         let is_busy = |current: &Current| {
             !told && (current.explicit || current.open.values().any(|checkpoint| checkpoint.is_written()))
         };

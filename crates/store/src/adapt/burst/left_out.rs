@@ -75,7 +75,7 @@ impl Burst {
             n_files += 1;
             if n_files > FILES_MAX {
                 tracing::warn!(
-                    "more than {FILES_MAX} files lie below {path}: which of them a version lacks is not seen"
+                    "more than {FILES_MAX} files lie below {path}: files that a version lacks are not detected"
                 );
                 return;
             }

@@ -68,7 +68,7 @@ impl Burst {
         }
         self.announce().unwrap_or_else(|hosts| {
             tracing::warn!(
-                "{hosts} did not hear in time what {job} marks: files written there before it does are no checkpoints"
+                "{hosts} did not confirm the marks of {job} in time: files written there until then are no checkpoints"
             );
         });
         Ok(())
@@ -79,7 +79,7 @@ impl Burst {
         if self.marks.write().0.remove(job).is_some()
             && let Err(error) = record::forget_marks(&*self.state, job)
         {
-            tracing::warn!("that {job} marks no checkpoints any more is not remembered: {error}");
+            tracing::warn!("the end of the checkpoint marks of {job} could not be saved: {error}");
         }
     }
 

@@ -69,7 +69,7 @@ impl Burst {
                     _ => Err(Error::Busy("its mirrors changed".into())),
                 }
             }
-            _ => Err(Error::Busy("nothing that the burst buffer does".into())),
+            _ => Err(Error::Busy("not a change of the burst buffer".into())),
         }?;
         Ok(file.size())
     }

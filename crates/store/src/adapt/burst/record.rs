@@ -140,7 +140,7 @@ fn all<T: DeserializeOwned>(state: &dyn State, kind: &str) -> Result<Vec<(String
     let read = |(key, bytes): (String, Vec<u8>)| match serde_json::from_slice(&bytes) {
         Ok(value) => Some((key, value)),
         Err(error) => {
-            tracing::warn!("the record {key} of {kind} is not understood and is left alone: {error}");
+            tracing::warn!("the record {key} of {kind} is not valid and is ignored: {error}");
             None
         }
     };

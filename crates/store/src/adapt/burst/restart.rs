@@ -40,7 +40,7 @@ impl Burst {
     ) -> Result<Restart, Problem> {
         let known = self.call(caller.uid, Asked::Restart(app.to_owned()))?;
         let known: ApplicationVersions = serde_json::from_value(known)
-            .map_err(|error| Problem::failed(format!("what the node that decides says is not understood: {error}")))?;
+            .map_err(|error| Problem::failed(format!("the answer of the leading node is not valid: {error}")))?;
         for version in &known.versions {
             if let Some(directory) = self.directory_now(files, version) {
                 return Ok(Restart {

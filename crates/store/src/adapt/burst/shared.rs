@@ -154,7 +154,9 @@ impl Burst {
             match (shared.talk().leads(), shared.decides.load(Ordering::Acquire)) {
                 (true, false) => {
                     if let Err(error) = burst.take_over(adapt) {
-                        tracing::warn!("this node leads, and does not know yet what is in the burst buffer: {error}");
+                        tracing::warn!(
+                            "this node leads, and cannot read the contents of the burst buffer yet: {error}"
+                        );
                     }
                 }
                 (false, true) => burst.hand_over(),
@@ -231,7 +233,7 @@ fn serve(adapt: &Adapt, request: Request, reply: Reply) {
         Request::Over { app, label } => burst.version_is_over(&app, &label),
         Request::Announced => match burst.look_what_is_announced() {
             Ok(()) => reply.send(&Ok(Value::Null)),
-            Err(error) => tracing::warn!("what is announced as a checkpoint is not known here: {error}"),
+            Err(error) => tracing::warn!("announced checkpoints cannot be read on this node: {error}"),
         },
     }
 }

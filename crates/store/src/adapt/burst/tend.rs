@@ -64,7 +64,7 @@ impl Burst {
         let (dwsf, dwpp) = self.admission(|admission| admission.buffer().period());
         self.tended.lock().expected = Some(dwpp);
         if let Err(error) = record::put_period(&*self.state, &record::Period { dwsf, dwpp }) {
-            tracing::warn!("the period of the burst buffer is not remembered: {error}");
+            tracing::warn!("the period of the burst buffer could not be saved: {error}");
         }
     }
 

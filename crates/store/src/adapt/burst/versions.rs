@@ -84,7 +84,7 @@ impl Burst {
             app.mtbf_from = MtbfFrom::Learned;
         }
         if let Err(error) = record::put_app(&*self.state, &name, app) {
-            tracing::warn!("a restart of {name} is not remembered: {error}");
+            tracing::warn!("a restart of {name} could not be saved: {error}");
         }
         let mtbf_s = app.mtbf_s;
         drop(table);
@@ -101,7 +101,7 @@ impl Burst {
             None => record::forget_version(&*self.state, key.app, key.number),
         };
         if let Err(error) = kept {
-            tracing::warn!("that a checkpoint was removed is not remembered; the next start finds out: {error}");
+            tracing::warn!("the removal of a checkpoint could not be saved; the next start detects it: {error}");
         }
         drop(table);
         if left.is_none() {

@@ -27,7 +27,7 @@ impl Accounts {
         if self.keep_days == 0 {
             return Err(Problem::wrong("this volume keeps no accounts")
                 .so("there is nothing to show")
-                .try_this("set `keep` in `[accounting]` of volume.toml, and start the daemon anew"));
+                .try_this("set `keep` in `[accounting]` of volume.toml, and restart the daemon"));
         }
         if !caller.is_operator() && asked.uid.is_some_and(|uid| uid != caller.uid) {
             return Err(Problem::denied("you may see your own account only").try_this("leave `--user` out"));
@@ -44,7 +44,7 @@ impl Accounts {
                 .try_this("give `--since` a day that is not after `--until` and not after today"));
         }
         let written = self.write(core);
-        let note = |error| format!("what was counted last is not among these numbers: {error}");
+        let note = |error| format!("the latest counts are missing in these numbers: {error}");
         let note = written.err().map(note);
         let mut answer = Answer { since_day: since, until_day: until, note, ..Answer::default() };
         let days = core.volume.state().records(KIND)?.into_iter().map(|(day, _)| day);

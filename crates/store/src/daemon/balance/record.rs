@@ -49,7 +49,8 @@ impl Record {
         if self.outcome.is_none() {
             let host = &self.host;
             let words = format!(
-                "it was cut off: the daemon on {host} ended, or another node leads since; what was moved stays where it is now"
+                "it was cut off: the daemon on {host} ended, or another node leads since; moved files stay where they \
+                 are now"
             );
             self.end(Outcome::Cut, words);
         }

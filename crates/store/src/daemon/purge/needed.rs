@@ -46,7 +46,7 @@ impl Core {
     pub(super) fn needed(&self) -> Result<Needed> {
         let mut needed = Needed { paths: BTreeSet::new(), asked: Instant::now() };
         for needs in self.needs.lock().clone() {
-            let paths = needs().map_err(|e| Error::Busy(format!("it is not known what jobs need: {e}")))?;
+            let paths = needs().map_err(|e| Error::Busy(format!("the files that jobs need are unknown: {e}")))?;
             for path in paths.iter().filter_map(|path| path.strip_prefix(&self.mount_point).ok()) {
                 let led_to = led_to(self.volume.tree(), &self.mount_point, path);
                 // A link to the root would keep the files of all users.

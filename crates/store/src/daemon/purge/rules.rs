@@ -36,7 +36,7 @@ impl Accounts {
             let mut number = |name: &String| {
                 let found = number_of(text, name);
                 if found.is_none() {
-                    notes.push(format!("rule {}: there is no {what} {name}; a number would do", rule.name));
+                    notes.push(format!("rule {}: there is no {what} {name}; use a number", rule.name));
                 }
                 found
             };

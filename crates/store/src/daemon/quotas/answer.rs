@@ -37,7 +37,7 @@ fn serve(core: &Core, caller: &Caller, request: Request) -> Result<Value, Proble
         Request::Quotas {} => Ok(json!(list(core, caller)?)),
         Request::SetQuota(asked) => Ok(json!(set(core, caller, asked)?)),
         Request::RemoveQuota { of } => Ok(json!(remove(core, caller, &of)?)),
-        _ => Err(Problem::wrong("another node asks for something else than quotas")),
+        _ => Err(Problem::wrong("the request of another node is not about quotas")),
     }
 }
 
@@ -68,7 +68,7 @@ fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Result<Quotas, Pro
 
 /// All quotas, for the operator.
 fn list(core: &Core, caller: &Caller) -> Result<Quotas, Problem> {
-    caller.must_be_operator("see everybody's quotas")?;
+    caller.must_be_operator("see the quotas of all users")?;
     Ok(core.quotas.rows(&core.quotas.names()))
 }
 
@@ -81,7 +81,7 @@ fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Result<Quotas, Problem>
     let book = keeper.book.lock();
     let known = book.find(&asked.of).map(|(subject, entry)| (subject, entry.account.used()));
     if known.is_none() && book.entries.len() >= LIMITS_MAX {
-        return Err(Problem::wrong(format!("there are {LIMITS_MAX} quotas, and more are not kept"))
+        return Err(Problem::wrong(format!("there are {LIMITS_MAX} quotas, which is the most"))
             .try_this("remove some with `entrepot quota remove`; a directory may stand for many users"));
     }
     let before = known.and_then(|(subject, _)| book.machine.limits(subject)).unwrap_or_default();

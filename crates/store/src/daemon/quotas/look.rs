@@ -49,7 +49,7 @@ pub(super) fn look(core: &Core, keeper: &Keeper) -> Result<()> {
         return Ok(()); // another node leads by now
     }
     if sums.unread > 0 {
-        tracing::warn!("{} names could not be looked at, so quotas may count less than is there", sums.unread);
+        tracing::warn!("{} names could not be read, so quotas may count too little", sums.unread);
     }
     for Begun { account, grown, shrunk, found } in sums.entries.into_values() {
         account.correct(|resource, counted| {

@@ -92,7 +92,7 @@ pub fn parse_key(key: &str) -> Result<QuotaOf> {
         Some(("directory", path)) => Some(QuotaOf::Directory(path.into())),
         _ => None,
     };
-    of.ok_or_else(|| Error::State(format!("a record of a quota has the key \"{key}\", which names nothing")))
+    of.ok_or_else(|| Error::State(format!("a record of a quota has the key \"{key}\", which is not valid")))
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ impl Keeper {
             (false, _) => self.follow(core, calls),
         };
         if let Err(error) = done {
-            tracing::debug!("quotas go by what was known last: {error}");
+            tracing::debug!("quotas use the last known usage: {error}");
         }
         self.book.lock().decides
     }
@@ -182,8 +182,7 @@ impl Keeper {
         let said = calls.call_each(vec![leader], REPORTS.name, &Caller::daemon(), &json!(report), ASKED_MAX, &|_| true);
         let answer = said.into_iter().next().map(|(_, answer)| answer);
         let answer = answer.and_then(|answer| answer.ok()).and_then(|answer| serde_json::from_value(answer).ok());
-        let sums: Sums =
-            answer.ok_or_else(|| Error::Elsewhere("the node that leads does not say what is used".into()))?;
+        let sums: Sums = answer.ok_or_else(|| Error::Elsewhere("the leading node does not report the usage".into()))?;
         if sums.edition != report.edition {
             let records = core.volume.state().records(KIND)?;
             self.reload(core, &records);

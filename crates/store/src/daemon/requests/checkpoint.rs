@@ -41,7 +41,7 @@ fn burst(core: &Core) -> Result<&Arc<Burst>, Problem> {
     core.adapt.burst().ok_or_else(|| {
         Problem::wrong("this volume has no burst buffer")
             .so("nothing was changed")
-            .try_this("say `fast = \"...\"` under `[burst]` in volume.toml and start it again")
+            .try_this("set `fast = \"...\"` under `[burst]` in volume.toml and start it again")
     })
 }
 

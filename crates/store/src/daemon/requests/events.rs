@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub fn run(core: &Core, caller: &Caller, what: &Asked, out: &mut Responder<'_>) -> Result<EventLine, Problem> {
     let events = &core.pool.events;
     let _held = events.follower(caller.uid).ok_or_else(|| {
-        Problem::busy("as many look at the events as may at a time, or as one user may")
+        Problem::busy("the limit of readers of events, or that of one user, is reached")
             .try_this("end one of them, and try again")
     })?;
     let (newest, run) = (events.last(), events.run());

@@ -43,7 +43,7 @@ pub fn sentences(core: &Core, file: &File) -> Vec<String> {
     let source = file.source().ok().flatten();
     told.push(safety(&layout, source.as_deref()));
     if layout.history.iter().len() > 0 {
-        told.push("It came to lie so:".into());
+        told.push("History of its layout:".into());
     }
     told.extend(changes(layout.history.iter().map(|(at, why)| (moment(at.0), reason(core, *why)))));
     told
@@ -94,9 +94,9 @@ fn targets(core: &Core, layout: &Layout) -> Vec<String> {
         match core.volume.targets().get(id).map_or(State::Failed, |t| t.state()) {
             State::Ok => None,
             State::Suspect => Some(format!("Target {name} is suspect: other mirrors are read first.")),
-            State::ReadOnly => Some(format!(
-                "Target {name} can only be read: writes to its part fail, what is appended goes elsewhere."
-            )),
+            State::ReadOnly => {
+                Some(format!("Target {name} can only be read: writes to its part fail, appended bytes go elsewhere."))
+            }
             State::Draining => Some(format!("Target {name} is being emptied: its part will move.")),
             State::Failed => Some(format!("Target {name} is failed: its part is not read from there.")),
         }

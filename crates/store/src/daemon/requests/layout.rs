@@ -43,7 +43,7 @@ pub fn check(core: &Core, request: &str) -> Result<Done, Problem> {
     let tiers = &core.volume.config().tiers;
     let checked = parse_request(request, &core.volume.placement(), tiers)
         .and_then(|placement| check_mirrors(&placement, tiers, core.volume.targets()));
-    checked.map_err(|e| Problem::wrong(e.to_string()).try_this("`entrepot layout set --help` says what there is"))?;
+    checked.map_err(|e| Problem::wrong(e.to_string()).try_this("`entrepot layout set --help` lists the choices"))?;
     Ok(Done {})
 }
 

@@ -117,8 +117,8 @@ pub fn restore(core: &Core, caller: &Caller, name: &str) -> Result<Text, Problem
 fn order(nodes: &Nodes, node: &Shown, drains: bool) -> Result<(), Problem> {
     nodes.order_draining(node, drains).map_err(|error| {
         Problem::failed(error.to_string())
-            .so("whether it follows is not known")
-            .try_this("say it again, on that node itself")
+            .so("the node may not have received the order")
+            .try_this("repeat the command on that node")
     })
 }
 

@@ -103,7 +103,7 @@ fn out_problem(e: StageError) -> Problem {
     let (at_destination, in_mount) = (matches!(e, StageError::Source { .. }), matches!(e, StageError::Path { .. }));
     let problem = Problem::from(e);
     match () {
-        () if at_destination => problem.so("the destination's name has no new copy; what had it before is as it was"),
+        () if at_destination => problem.so("the destination has no new copy; a previous file there is unchanged"),
         () if in_mount => problem.try_this("check the path in the mount"),
         () => problem,
     }
@@ -130,10 +130,12 @@ impl From<StageError> for Problem {
             StageError::Source { uri, error, kept_bytes } => {
                 let problem = match error {
                     SourceError::Permanent(_) => Problem::not_found(cause).try_this("check the URI"),
-                    SourceError::Denied(_) if uri.starts_with("file:") => Problem::denied(cause)
-                        .try_this("files are read and written as you: name a place where you may, or ask its owner"),
-                    SourceError::Denied(_) => Problem::denied(cause)
-                        .try_this("say who you are: `entrepot stage --help` says where credentials come from"),
+                    SourceError::Denied(_) if uri.starts_with("file:") => Problem::denied(cause).try_this(
+                        "files are read and written with your permissions: name another place, or ask its owner",
+                    ),
+                    SourceError::Denied(_) => {
+                        Problem::denied(cause).try_this("give credentials: `entrepot stage --help` lists their sources")
+                    }
                     SourceError::Passing(_) => {
                         Problem::failed(cause).try_this("run the same command again, or with `--retry N`")
                     }
@@ -141,7 +143,7 @@ impl From<StageError> for Problem {
                 };
                 match kept_bytes {
                     0 => problem.so("no file was put in place"),
-                    _ => problem.so(format!("what was fetched is kept ({kept_bytes} bytes)")),
+                    _ => problem.so(format!("fetched parts are kept ({kept_bytes} bytes)")),
                 }
             }
             StageError::Path { errno: Some(Errno::NOENT | Errno::NOTDIR), .. } => {
@@ -162,12 +164,12 @@ impl From<StageError> for Problem {
             }
             StageError::Files { .. } => Problem::new(exit::INCOMPLETE, cause)
                 .so("the other files are in place")
-                .try_this("mend what is wrong and run the same command with `--keep`: only what is missing is fetched"),
+                .try_this("correct the cause and run the same command with `--keep`: only missing files are fetched"),
             StageError::NotKept { error, .. } => {
                 let full = matches!(error.errno(), Errno::NOSPC | Errno::DQUOT);
                 let next = if full { "remove files, or add a target, and" } else { "see `entrepot target list`, and" };
                 Problem::failed(cause)
-                    .so("no file was put in place; what could be kept is")
+                    .so("no file was put in place; fetched parts were kept where possible")
                     .try_this(format!("{next} run the same command again"))
             }
             StageError::Store(e) => Problem::from(e),
@@ -175,10 +177,12 @@ impl From<StageError> for Problem {
             StageError::Checksum { .. } => Problem::new(exit::INCOMPLETE, cause)
                 .so("no file was put in place")
                 .try_this("check the checksum and the source"),
-            StageError::Running(_) => Problem::busy(cause).try_this("wait for that, or look for who does it"),
+            StageError::Running(_) => {
+                Problem::busy(cause).try_this("wait for its end, or find the process that runs it")
+            }
             StageError::Moving(_) => Problem::busy(cause).try_this("wait for its writer"),
             StageError::Stopped => Problem::new(exit::INTERRUPTED, cause)
-                .so("what was fetched is kept")
+                .so("fetched parts are kept")
                 .try_this("run the same command again to go on"),
         }
     }

@@ -13,7 +13,7 @@ pub fn add(core: &Core, caller: &Caller, name: &str, dir: &Path, tier: &str) -> 
     caller.must_be_operator("add a target")?;
     core.volume.add_target(name, dir, tier)?;
     core.volume.targets().measure_now(); // the next status shows its space
-    Ok(told(format!("target {name} was added: new data go there from now on, what is there stays where it is")))
+    Ok(told(format!("target {name} was added: new data go there from now on, existing data stay where they are")))
 }
 
 pub fn remove(core: &Core, caller: &Caller, name: &str, force: bool) -> Result<Text, Problem> {
@@ -69,7 +69,7 @@ pub fn order(core: &Core, caller: &Caller, name: &str, order: Order) -> Result<T
     Ok(told(match core.volume.order_target(name, order)? {
         State::Ok => format!("target {name} is ok"),
         State::Failed => {
-            format!("target {name} is failed: it is used no more, and what it held is read from mirrors or sources")
+            format!("target {name} is failed: it is no longer used, and its data are read from mirrors or sources")
         }
         other => format!("target {name} is {other}"),
     }))
@@ -99,7 +99,7 @@ pub fn drain(
             Ok(told(format!("target {name} is empty; `entrepot target remove {name}` forgets it")))
         }
         Ok(objects) if core.volume.is_garbage(target.id(), &objects) => Ok(told(format!(
-            "no file lies on target {name} any more; {} that it does not let go of belong to no file; \
+            "no file lies on target {name} any more; {} that cannot be removed belong to no file; \
              `entrepot target remove {name}` forgets it",
             show_count(objects.len() as u64, "object")
         ))),
@@ -108,9 +108,9 @@ pub fn drain(
             format!("target {name} still holds {}", show_count(objects.len() as u64, "object")),
         )
         .so("it stays draining; nothing is lost")
-        .try_this("`entrepot status` says why; `entrepot check --repair` removes orphans; then drain it again")),
-        Err(e) => Err(Problem::failed(format!("target {name} cannot be looked at: {e}"))
-            .so("whether it is empty is not known")
+        .try_this("`entrepot status` shows the cause; `entrepot check --repair` removes orphans; then drain it again")),
+        Err(e) => Err(Problem::failed(format!("target {name} cannot be checked: {e}"))
+            .so("the target may still hold objects")
             .try_this("`entrepot target list` shows its state")),
     }
 }

@@ -20,9 +20,9 @@ fn pause(core: &Core, paused: bool) -> Result<Value, Problem> {
     if !core.adapt.has_tiers() {
         return Err(Problem::wrong("this volume moves nothing between tiers")
             .so("there is nothing to pause or resume")
-            .try_this("set `policy` in `[tiering]` of volume.toml, and start the volume anew"));
+            .try_this("set `policy` in `[tiering]` of volume.toml, and restart the volume"));
     }
     core.adapt.pause(paused);
-    let words = if paused { "nothing more is moved between the tiers; what is under way ends" } else { "moves go on" };
+    let words = if paused { "no more moves between the tiers are started; moves under way end" } else { "moves go on" };
     sent(Ok(told(words)))
 }

@@ -164,7 +164,7 @@ impl File {
                         cluster.ring(&nodes, id);
                     }
                     let shown = nodes.first().copied().unwrap_or(claim.node);
-                    patience.wait(|| format!("{shown} writes the file and does not let go of it"))?;
+                    patience.wait(|| format!("{shown} writes the file and does not release it"))?;
                 }
             }
         }

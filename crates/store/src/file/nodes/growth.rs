@@ -75,7 +75,7 @@ impl File {
         let mark = Mark::Grows { node: writer, entry, generation };
         match self.stub.set_mark(mark) {
             Ok(()) => (growth.mark, growth.said) = (Some(mark), (self.pool.clock)()),
-            Err(error) => tracing::debug!("a size is said at once: {error}"),
+            Err(error) => tracing::debug!("a size is published at once: {error}"),
         }
     }
 
@@ -133,7 +133,7 @@ impl File {
         for file in behind.iter().filter_map(Weak::upgrade) {
             file.extend.lock().listed = false;
             if let Err(error) = file.say_size() {
-                tracing::debug!("how long a file is, its objects say, and its stub not yet: {error}");
+                tracing::debug!("the size of a file is in its objects, and not in its stub yet: {error}");
             }
         }
     }
@@ -269,7 +269,7 @@ impl File {
                 // The object holds nothing.
                 Err(TargetError::Io(Errno::NOENT)) => {}
                 Err(error) => {
-                    tracing::debug!("how far a file reaches is not known in full: {error}");
+                    tracing::debug!("the size of a file is not fully known: {error}");
                     reach.whole = false;
                 }
             }
@@ -322,7 +322,7 @@ impl File {
         let removed = self.stub.look().and_then(|look| cuts(look).try_for_each(|mark| self.stub.remove(mark)));
         match removed {
             Ok(()) => self.extend.lock().cut = false,
-            Err(error) => tracing::debug!("a stub goes on saying that its file is being cut: {error}"),
+            Err(error) => tracing::debug!("the mark of a truncation stays on a stub: {error}"),
         }
     }
 }

@@ -43,7 +43,7 @@ impl File {
             let claim = Claim { node: me, generation, drains: false };
             let look = self.stub.look()?;
             if look.marks.generation + 1 != generation || !self.stub.claim(claim)? {
-                return Err(Error::Busy("another node changes how the file lies".into()));
+                return Err(Error::Busy("another node changes the layout of the file".into()));
             }
         }
         // If the lease ended before the claim existed, other nodes may have treated the new objects as orphans.
@@ -52,7 +52,7 @@ impl File {
                 let ended = self.end(me, Claim { node: me, generation, drains: false });
                 tracing::debug!(?ended, "a claim of a node that has lost its lease");
             }
-            return Err(Error::Elsewhere("this node lost its lease while it changed how the file lies".into()));
+            return Err(Error::Elsewhere("this node lost its lease while it changed the layout of the file".into()));
         }
         new.generation = generation;
         // A held claim extends beyond this change.
@@ -65,10 +65,7 @@ impl File {
             let is_new = |id: &ObjectId| view.all().all(|slot| slot.id != *id);
             let new: Vec<_> = new.objects().map(|(_, object)| object.id).filter(is_new).collect();
             let names: Vec<_> = new.iter().map(ToString::to_string).collect();
-            tracing::warn!(
-                "nobody knows whether a layout names {}, which stays for ten minutes: {error}",
-                names.join(", ")
-            );
+            tracing::warn!("a layout may name {}, which stays for ten minutes: {error}", names.join(", "));
             new.into_iter().for_each(|id| self.pool.making.doubt(id));
             return Err(error);
         }
@@ -104,15 +101,17 @@ impl File {
             },
         };
         let Some(created) = created else {
-            return Outcome::Unknown(error.unwrap_or_else(|| elsewhere("another node changed how the file lies")));
+            return Outcome::Unknown(error.unwrap_or_else(|| elsewhere("another node changed the layout of the file")));
         };
         let mut patience = Backoff::new();
         loop {
             match share::published(created, cluster.standing(me)) {
                 Published::Happened => return Outcome::Happened,
-                Published::Not => return Outcome::Not(elsewhere("another node took this one for dead")),
+                Published::Not => return Outcome::Not(elsewhere("another node expelled this node")),
                 Published::Unknown => {
-                    return Outcome::Unknown(elsewhere("this node lost its lease while it changed how the file lies"));
+                    return Outcome::Unknown(elsewhere(
+                        "this node lost its lease while it changed the layout of the file",
+                    ));
                 }
                 Published::Wait => {
                     let why = || "the namespace does not answer, so this node has no lease".into();

@@ -39,7 +39,7 @@ pub fn serve<F: FileSystem>(fs: Arc<F>, mounting: &Mounting<'_>) -> std::io::Res
     served.inspect_err(|_| {
         // The mount has no server.
         if let Err(error) = detach(path) {
-            tracing::warn!(%error, path = %path.display(), "a mount that nobody serves cannot be detached");
+            tracing::warn!(%error, path = %path.display(), "a mount without a daemon cannot be detached");
         }
     })
 }

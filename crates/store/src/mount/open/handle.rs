@@ -187,7 +187,7 @@ impl Server {
         let io = open.file.open_as(request, |fd| match register(fd) {
             Ok(backing) => Some(Arc::new(backing) as Backing),
             Err(error) => {
-                tracing::info!(%error, "the kernel does not let this daemon pass files through; going on without");
+                tracing::info!(%error, "the kernel refuses passthrough to this daemon; going on without");
                 self.passthrough.store(false, Ordering::Relaxed);
                 None
             }

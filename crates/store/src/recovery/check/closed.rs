@@ -108,7 +108,7 @@ impl Checker {
         let text = serde_json::to_string(&Closed::of(stripe_bytes, size)).expect("numbers");
         let put = || {
             if !file.same_view(&view) || file.size() != size {
-                return Err(Error::Busy("it was changed meanwhile".into()));
+                return Err(Error::Busy("it changed in between".into()));
             }
             let side = self.volume.side();
             fs::renameat(side, &name, side, sums::name_of_closed(layout.file))?;

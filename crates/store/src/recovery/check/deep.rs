@@ -112,7 +112,7 @@ impl Checker {
                 });
                 match again {
                     Some(Ok(Some(again))) => again.into_iter().flatten().for_each(|new| note(&mut differ, new)),
-                    Some(Ok(None)) => return Err(Error::Busy("it was written meanwhile".into())),
+                    Some(Ok(None)) => return Err(Error::Busy("it was written in between".into())),
                     Some(Err(error)) => return Err(error),
                     None => return Err(Error::Busy("its layout changed".into())),
                 }
@@ -169,7 +169,7 @@ impl Checker {
                 let right = Right::new(sums, file, &self.repair)?;
                 self.mover.mend(file, &[(candidate.at, candidate.object.id)], &right).map(drop)
             }
-            With::OtherMirrors | With::Nothing => Err(Error::Busy("it was written meanwhile".into())),
+            With::OtherMirrors | With::Nothing => Err(Error::Busy("it was written in between".into())),
         }
     }
 
@@ -258,8 +258,8 @@ impl Checker {
             let recoverable = wrong.kind != FindingKind::MirrorsDiffer && (is_elsewhere || file.is_recoverable());
             let outcome = match wrong.kind {
                 FindingKind::MirrorsDiffer => Outcome::Failed(
-                    "nothing says which is right; read the file with one and the other failed (`entrepot target fail`), and drop \
-                     the wrong one with `entrepot layout drop-mirror`"
+                    "the right one is unknown; read the file with one and the other failed (`entrepot target fail`), \
+                     and drop the wrong one with `entrepot layout drop-mirror`"
                         .into(),
                 ),
                 _ if recoverable => Outcome::Repairable,

@@ -195,7 +195,7 @@ impl Checker {
                             continue;
                         }
                         if !plain {
-                            found.unseen(names.join("/"), format!("the name {name:?} in it is not looked at"));
+                            found.unseen(names.join("/"), format!("the name {name:?} in it is not checked"));
                             continue;
                         }
                         let mut inner = names.clone();
@@ -252,10 +252,7 @@ impl Checker {
         match self.files.get_or_open(fd) {
             Ok(file) => {
                 if let Err(error) = if found.fences { self.fence(&file) } else { Ok(()) } {
-                    found.unseen(
-                        names.join("/"),
-                        format!("what a node that is over does to it cannot be ended: {error}"),
-                    );
+                    found.unseen(names.join("/"), format!("a change by a node that is over cannot be ended: {error}"));
                 }
                 if found.only_left {
                     let layout = file.layout();
@@ -270,7 +267,7 @@ impl Checker {
                     _ => format!("{error}; put its stub back from a backup that keeps attributes, or remove it"),
                 });
                 found.report.findings.push(Finding::of(names, FindingKind::BadLayout, outcome));
-                found.unseen(names.join("/"), "its objects are not known");
+                found.unseen(names.join("/"), "its objects are unknown");
             }
         }
     }
@@ -442,7 +439,7 @@ impl Checker {
         let Some(record) = record.filter(|r| r.stripe_bytes > 0 && !r.modified) else { return };
         let sums = Sums::open(self.volume.side(), layout.file, record.stripe_bytes, record.size());
         if !matches!(sums, Ok(Some(_))) {
-            let why = "compute them anew with `entrepot source set --verify`".to_string();
+            let why = "compute them again with `entrepot source set --verify`".to_string();
             found.report.findings.push(Finding::of(names, FindingKind::SumsMissing, Outcome::Failed(why)));
         }
     }
@@ -455,7 +452,7 @@ impl Checker {
 impl Finding {
     /// Finding for an object that the file of another inode names, too.
     pub(super) fn named_twice(names: &[String], object: ObjectId, target: String, other: u64) -> Finding {
-        let why = "copy both files, then remove both: what is done to one harms the other".to_string();
+        let why = "copy both files, then remove both: a change of one harms the other".to_string();
         let finding = Finding::of(names, FindingKind::NamedTwice, Outcome::Failed(why));
         Finding { object: object.to_string(), target, inode: other, ..finding }
     }

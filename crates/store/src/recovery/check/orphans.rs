@@ -25,7 +25,7 @@ const ROUNDS_MAX: usize = 4;
 /// change after a read of the time a time of its own.
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
-pub(super) const NOT_ALL_SEEN: &str = "not everything was seen, so that some file may name it";
+pub(super) const NOT_ALL_SEEN: &str = "the check was incomplete, so a file may name it";
 
 /// Objects that are no orphans, as of the time when the targets had listed their objects.
 pub(super) struct Before {
@@ -181,7 +181,7 @@ impl Checker {
         answered: impl FnOnce() -> Result<Answered>,
     ) -> Result<()> {
         if !known.all_names {
-            found.unseen("the tree".into(), "it changed while it was looked through; check again when it is quiet");
+            found.unseen("the tree".into(), "it changed during the scan; check again when it is idle");
         }
         self.look_whether_whole(found, options)?;
         let unnamed = |object: &ObjectId| !known.making.contains(object) && !found.named.contains_key(object);
@@ -196,10 +196,7 @@ impl Checker {
         }
         let (answered_for, returned) = answered()?;
         if returned {
-            found.unseen(
-                "the tiers".into(),
-                "a segment went back to its slow copy while they were looked at; check again",
-            );
+            found.unseen("the tiers".into(), "a segment went back to its slow copy during the check; check again");
             return Ok(());
         }
         let cluster = self.files.pool().cluster.get();

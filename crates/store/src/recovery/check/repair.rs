@@ -64,7 +64,7 @@ impl Checker {
         }
         let file = self.files.get_or_open(stub)?;
         let Some(layout) = file.layout().filter(|l| l.file == candidate.file) else {
-            return Err(Error::Busy("the file was replaced meanwhile".into()));
+            return Err(Error::Busy("the file was replaced in between".into()));
         };
         if layout.object(candidate.at).is_none_or(|o| o.id != candidate.object.id) {
             return Ok(()); // repaired by another caller
@@ -100,7 +100,7 @@ impl Checker {
     /// Removes the orphans of the check, which exist only if every name of the volume was seen.
     pub(super) fn sweep(&self, found: &mut Found, options: &CheckOptions) {
         if let Err(error) = self.sweep_all(found, options) {
-            tracing::warn!("that nothing is unknown any more cannot be remembered: {error}");
+            tracing::warn!("the removal of all unknown objects cannot be saved: {error}");
         }
     }
 

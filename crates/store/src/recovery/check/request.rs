@@ -95,7 +95,7 @@ impl Answer {
     /// Decodes an answer.
     pub fn of(value: &Value) -> Answer {
         serde_json::from_str(value.as_str().unwrap_or_default()).unwrap_or_else(|error| Answer {
-            failed: Some(format!("its answer makes no sense: {error}")),
+            failed: Some(format!("its answer is not valid: {error}")),
             ..Answer::default()
         })
     }

@@ -302,7 +302,7 @@ impl Together {
         }
         // The node joined during the scan, and its moves under way are unknown.
         for other in self.nodes().members().iter().filter(|other| !asking.there.contains_key(&other.node)) {
-            work.found.unseen(format!("{} on {}", other.node, other.host), "it came meanwhile; check again");
+            work.found.unseen(format!("{} on {}", other.node, other.host), "it joined during the check; check again");
         }
         let known = Known { all_names: !look.is_restless(), making: &making, heard: &heard };
         let Work { checker, found, .. } = work;

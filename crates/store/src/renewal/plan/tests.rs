@@ -44,7 +44,7 @@ fn what_is_there_says_itself_what_it_is() {
 fn one_that_is_away_is_refused_with_the_files_that_may_be_on_it() {
     let all = found(&[("a", here(1, 1)), ("b", away())], &[1, 2]);
     let said = refusals(&all, &Wish::default());
-    assert!(said.contains("\"b\" cannot be looked at: it is not mounted") && said.contains("--lost b"), "{said}");
+    assert!(said.contains("\"b\" cannot be checked: it is not mounted") && said.contains("--lost b"), "{said}");
     assert!(said.contains("2 (3 files, such as dir/of2)"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     // A known number makes the consequence known.
@@ -71,7 +71,7 @@ fn one_that_is_lost_is_failed_under_its_own_number_and_never_empty() {
 fn of_two_that_are_lost_somebody_has_to_say_which_is_which() {
     let all = found(&[("a", away()), ("b", away())], &[1, 2]);
     let said = refusals(&all, &wish(&["a", "b"], &[]));
-    assert!(said.contains("which of these targets is which: 1 (3 files") && said.contains("--number"), "{said}");
+    assert!(said.contains("are ambiguous: 1 (3 files") && said.contains("--number"), "{said}");
     let told = plan(&all, &wish(&["a", "b"], &[("a", 2)])).unwrap();
     assert_eq!(records(&told), [(1, "b", State::Failed), (2, "a", State::Failed)]);
 }
@@ -102,16 +102,16 @@ fn what_makes_no_sense_is_refused() {
     assert!(refusals(&all, &Wish::default()).contains("both target number 1"));
     let all = found(&[("a", here(1, 1)), ("b", here(2, 1))], &[1]);
     for (wish, said) in [
-        (wish(&["a"], &[]), "is there, and is no lost one"),
+        (wish(&["a"], &[]), "is there, and is not lost"),
         (wish(&["c"], &[]), "\"c\" is no target"),
         (wish(&["8"], &[]), "no number that files name"),
-        (wish(&[], &[("a", 2)]), "says that it is number 1, not 2"),
+        (wish(&[], &[("a", 2)]), "has number 1 on it, not 2"),
         (wish(&[], &[("c", 2)]), "\"c\" is no target"),
     ] {
         assert!(refusals(&all, &wish).contains(said), "{said}: {}", refusals(&all, &wish));
     }
     let all = found(&[("a", here(1, u32::MAX))], &[1]);
-    assert!(refusals(&all, &Wish::default()).contains("\"a\" has a number that no volume comes to"));
+    assert!(refusals(&all, &Wish::default()).contains("\"a\" has a number that is not valid"));
     let all = Found { epoch: u32::MAX, ..found(&[("a", here(1, 1))], &[1]) };
     assert!(refusals(&all, &Wish::default()).contains("the namespace has a number"));
 }

@@ -34,7 +34,10 @@ impl<'a> Incoming<'a> {
                     return Ok(incoming);
                 }
             } else if resumable {
-                notes.push(format!("{} changed since the staging was interrupted: it begins anew", source.uri));
+                notes.push(format!(
+                    "{} changed since the staging was interrupted: it starts from the beginning",
+                    source.uri
+                ));
             }
         }
         stager.discard(key)?;

@@ -52,12 +52,12 @@ fn by_digits(digits: usize, name: &str) -> Result<Algorithm, String> {
     let name = name.to_ascii_lowercase();
     let says = |word: &str| name.split(|c: char| !c.is_ascii_alphanumeric()).any(|part| part.starts_with(word));
     if let Some(other) = ["b2", "blake2", "sha3"].into_iter().find(|word| says(word)) {
-        return Err(format!("the manifest's name says {other}; {}", Algorithm::known()));
+        return Err(format!("the name of the manifest means {other}; {}", Algorithm::known()));
     }
     let fits = Algorithm::ALL.into_iter().filter(|algorithm| algorithm.digits() == digits);
     let is_blake3 = says("b3") || says("blake3");
     let mut fits = fits.filter(|algorithm| digits != 64 || is_blake3 == (*algorithm == Algorithm::Blake3));
-    fits.next().ok_or_else(|| format!("no checksum known here has {digits} digits; {}", Algorithm::known()))
+    fits.next().ok_or_else(|| format!("no supported checksum has {digits} digits; {}", Algorithm::known()))
 }
 
 fn is_bagit(name: &str) -> bool {
@@ -120,8 +120,8 @@ mod tests {
             (format!("{ABC_MD5}  "), "x", "a checksum and a file"),
             (format!("{ABC_MD5}0  a"), "x", "has 33 digits; known are"),
             (format!("SHA256 (a) = {ABC_MD5}"), "x", "64 hexadecimal digits"),
-            (format!("WHIRLPOOL (a) = {ABC_MD5}"), "x", "WHIRLPOOL is not known; known are"),
-            (format!("{}  a", "0".repeat(128)), "b2sums", "name says b2; known are"),
+            (format!("WHIRLPOOL (a) = {ABC_MD5}"), "x", "WHIRLPOOL is unknown; known are"),
+            (format!("{}  a", "0".repeat(128)), "b2sums", "manifest means b2; known are"),
         ] {
             let said = parse_line(&line, name).expect_err(&line);
             assert!(said.contains(why), "{line}: {said}");

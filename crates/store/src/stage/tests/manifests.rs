@@ -31,7 +31,7 @@ fn wrong_files_are_not_put_in_place_and_keep_no_other_back() {
     let Err(StageError::Files { failed: 1, of: 3, first }) = stage(&what("mem://h/set/B3SUMS", None, false)) else {
         panic!("one of three")
     };
-    assert!(first[0].starts_with("in/wrong: the BLAKE3 checksum of what arrived is "), "{first:?}");
+    assert!(first[0].starts_with("in/wrong: the BLAKE3 checksum of the received bytes is "), "{first:?}");
     assert!(world.read("in/d/large") == large && world.read("in/a b") == small);
     assert!(!world.tree.join("in/wrong").exists() && !world.tree.join("in/more").exists());
     assert!(world.staging_is_empty(), "what is wrong is given up");

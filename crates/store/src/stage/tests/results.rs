@@ -80,7 +80,7 @@ fn a_copy_that_is_not_what_was_sent_is_no_success() {
     assert!(world.memory.bytes("mem://o/a.part").is_none(), "and is removed");
     let sized = world.stage_out(&results("a", "mem://o/sized", Compare::Size));
     sized.expect("of the right size");
-    assert!(refused.contains("what arrived is not what was sent"), "{refused}");
+    assert!(refused.contains("the received bytes differ from the sent ones"), "{refused}");
     world.memory.garble_uploads(false);
     out().expect("well again");
     assert!(world.memory.bytes("mem://o/a").expect("there") == bytes);

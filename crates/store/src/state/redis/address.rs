@@ -41,7 +41,7 @@ impl Address {
     /// A description of the problem.
     pub fn parse(url: &str) -> Result<Address, String> {
         if url.contains('#') {
-            return Err("an address has no `#`: a server that cannot be trusted is not asked".into());
+            return Err("an address has no `#`: a server that cannot be trusted is not used".into());
         }
         let sentinels = [("redis+sentinel://", "redis"), ("rediss+sentinel://", "rediss")];
         let named = sentinels.into_iter().find_map(|(start, scheme)| Some((url.strip_prefix(start)?, scheme)));
@@ -160,11 +160,11 @@ impl Address {
             match answer {
                 Ok(Some((host, port))) if host.contains(':') => return Ok(format!("[{host}]:{port}")),
                 Ok(Some((host, port))) => return Ok(format!("{host}:{port}")),
-                Ok(None) => said.push(format!("{at} knows no {name}")),
+                Ok(None) => said.push(format!("{at} has no master {name}")),
                 Err(error) => said.push(format!("{at}: {error}")),
             }
         }
-        Err(wrong(format!("no Sentinel says where it is ({})", said.join("; "))))
+        Err(wrong(format!("no Sentinel returns its address ({})", said.join("; "))))
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) fn object_of(member: &str) -> Result<(TargetId, ObjectId)> {
 }
 
 pub(super) fn not_understood(what: &str) -> Error {
-    Error::State(format!("the Redis server holds {what} that is not understood: something else wrote it"))
+    Error::State(format!("the Redis server holds {what} that is not valid: another program wrote it"))
 }
 
 pub(super) fn target_records(

@@ -111,7 +111,7 @@ impl FdStub {
         let record = std::fs::read(&name).map_err(|e| Error::BadLayout(format!("{}: {e}", name.display())))?;
         let layout = decode(&record)?;
         if layout.file != FileId(file) || layout.generation < generation {
-            return Err(Error::BadLayout(format!("{} is older than the stub says", name.display())));
+            return Err(Error::BadLayout(format!("{} is older than the generation in the stub", name.display())));
         }
         Ok(layout)
     }

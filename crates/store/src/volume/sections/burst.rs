@@ -90,7 +90,7 @@ impl Burst {
             && burst.demote_idle > 0;
         if burst.is_limited() && !is_ordered {
             let mend = "Give all of write_max > write_min > 0, demote_max > demote_min, demote_idle > 0, or none \
-                        (docs/guide/operate/checkpoints.md says how to measure them)";
+                        (docs/guide/operate/checkpoints.md describes how to measure them)";
             section.problem("write_max", "the speeds of `[burst]` do not fit together", mend);
         }
         burst

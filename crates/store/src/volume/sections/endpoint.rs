@@ -35,7 +35,7 @@ impl Endpoint {
             }
             (Some(address), _) if !address.ip().is_loopback() && endpoint.token_file.is_none() => section.problem(
                 "listen",
-                format!("everybody who reaches {address} could watch the volume"),
+                format!("every client that reaches {address} could watch the volume"),
                 "Add `token_file`, or listen at 127.0.0.1",
             ),
             _ => {}

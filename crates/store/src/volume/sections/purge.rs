@@ -84,7 +84,7 @@ fn rules(section: &Section<'_, '_, '_>) -> Vec<PurgeRule> {
             keys.missing::<String>("path", "\"tmp/**\"");
         }
         if rule.older.is_none() && rule.unwritten.is_none() {
-            let cause = format!("rule \"{}\" says no age: it would take files that were written just now", rule.name);
+            let cause = format!("rule \"{}\" has no age: it would remove files that were written just now", rule.name);
             keys.problem("name", cause, "Add `older = \"30d\"` or `unwritten = \"90d\"`");
         }
         if rules.iter().any(|other| other.name == rule.name && !rule.name.is_empty()) {
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_would_take_too_much_is_refused() {
         let rule = |lines: &str| parse(&format!("[[purge.rule]]\nname = \"a\"\n{lines}")).unwrap_err();
-        assert!(rule("path = \"tmp/**\"").contains("says no age"));
+        assert!(rule("path = \"tmp/**\"").contains("has no age"));
         assert!(rule("older = \"1d\"").contains("`path` is missing in `[[purge.rule]]`"));
         assert!(rule("path = \"/tmp\"\nolder = \"1d\"").contains("without a slash at either end"));
         assert!(rule("path = \"a\"\nolder = \"0s\"").contains("`older` is \"0s\""));

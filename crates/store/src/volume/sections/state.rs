@@ -105,7 +105,7 @@ fn with_files(section: &Section<'_, '_, '_>, top: &Top, store: StateStore) -> St
         section.problem("state_password_file", "the address has a password already", "Take it out of the address");
     }
     if top.state_ca_file.is_some() && !address.is_encrypted() {
-        section.problem("state_ca_file", "the server is asked without TLS", "Write `rediss://` for `redis://`");
+        section.problem("state_ca_file", "the server is used without TLS", "Write `rediss://` for `redis://`");
     }
     let (password_file, ca_file) = (top.state_password_file.clone(), top.state_ca_file.clone());
     StateStore::Redis(address.with_files(password_file, ca_file))

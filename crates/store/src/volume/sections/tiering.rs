@@ -94,7 +94,7 @@ impl Tiering {
                 section.problem("policy", cause, mend);
             }
             if segment == 0 {
-                let mend = "Set `[layout] segment`, such as \"4MiB\": that is what is placed and moved as a whole";
+                let mend = "Set `[layout] segment`, such as \"4MiB\": segments are placed and moved as a whole";
                 section.problem("policy", "tiering moves segments of files, and files have none", mend);
             }
         }

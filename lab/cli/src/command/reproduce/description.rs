@@ -279,7 +279,7 @@ fn filled(text: &str, texts: &BTreeMap<String, String>) -> Result<String, String
         let end = text[start..].find('}').ok_or_else(|| format!("`{text}` has no closing brace"))? + start;
         let name = &text[start + 1..end];
         let (name, factor) = name.split_once('*').unwrap_or((name, "1"));
-        let value = texts.get(name).ok_or_else(|| format!("`{text}`: nothing is called {name}"))?;
+        let value = texts.get(name).ok_or_else(|| format!("`{text}`: {name} is unknown"))?;
         let value = match (factor, value.parse::<f64>(), factor.parse::<f64>()) {
             ("1", ..) => value.clone(),
             (_, Ok(value), Ok(factor)) => (value * factor).to_string(),

@@ -256,7 +256,7 @@ fn verdict(broken: bool) -> Result<u8> {
     if !broken {
         return Ok(0);
     }
-    let problem = Problem::failed("jobs at the head of the queue started later than promised, though nobody overran");
+    let problem = Problem::failed("jobs at the head of the queue started later than promised, though no job overran");
     Err(problem.so("the scheduler has a fault").try_this("run again with --check and report it with the log").into())
 }
 

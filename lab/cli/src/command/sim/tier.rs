@@ -225,7 +225,7 @@ impl Tier {
         let cases = names.iter().map(|name| self.case(name));
         let Some((axis, values)) = &self.sweep else { return Ok(cases.collect()) };
         let wrong = || {
-            let problem = Problem::wrong(format!("--sweep {axis} does not say what to vary"));
+            let problem = Problem::wrong(format!("--sweep {axis} names no values"));
             problem.try_this("vary hot, cold, window, busy-share or fast-size: --sweep hot=1,2,3,5")
         };
         let mut all = Vec::new();

@@ -211,7 +211,7 @@ impl Volume {
 
 /// A trace cannot be replayed at its times: it has none.
 pub(super) fn without_times(name: &str) -> Failure {
-    Problem::wrong(format!("{name} does not say when its requests came, so they would all come at once"))
+    Problem::wrong(format!("{name} has no times of its requests, so they would all come at once"))
         .so("nothing was simulated")
         .try_this("replay it in a closed loop: `sim cache --closed`, or `sim tier` without --open")
         .into()

@@ -71,7 +71,7 @@ impl Burst {
             *looked = Some(Instant::now());
             drop(looked);
             if let Err(error) = self.look_what_is_announced() {
-                tracing::debug!("what is announced as a checkpoint is not known for now: {error}");
+                tracing::debug!("announced checkpoints cannot be read for now: {error}");
             }
         }
     }

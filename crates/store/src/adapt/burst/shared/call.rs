@@ -21,7 +21,7 @@ impl Burst {
         let (here, burst) = (Arc::downgrade(self), Arc::downgrade(self));
         let is_here = move || here.upgrade().is_some_and(|burst| burst.decides());
         shared.calls.register_where(COMMANDS, is_here, move |caller, asked: Asked, _| {
-            let burst = burst.upgrade().ok_or_else(|| Problem::busy("the node that leads only starts, or ends"))?;
+            let burst = burst.upgrade().ok_or_else(|| Problem::busy("the leading node is starting or ending"))?;
             burst.serve_here(caller.uid, &asked)
         });
     }

@@ -89,7 +89,7 @@ impl Burst {
             // The file was removed or renamed, so it belongs to no version.
             Err(Error::Busy(_)) => Some(false),
             Err(error) => {
-                tracing::warn!("what another node says of {} is heard later: {error}", of.path);
+                tracing::warn!("the report of another node on {} is applied later: {error}", of.path);
                 None
             }
         }

@@ -20,7 +20,7 @@ fn what_another_node_writes_ends_checksums_those_that_count_and_those_to_come() 
         assert!(a.file.begin_sums("first").expect("begun"));
         assert!(world.stub.sums().expect("read").is_none(), "they do not count yet");
         change(&b);
-        assert!(!a.file.end_sums("first", "text", made).expect("asked"), "it was changed meanwhile");
+        assert!(!a.file.end_sums("first", "text", made).expect("asked"), "it changed in between");
         assert!(a.file.begin_sums("second").expect("begun"));
         assert!(a.file.end_sums("second", "text", made).expect("asked"));
         assert_eq!(world.stub.sums().expect("read"), Some(("second".into(), "text".into())));

@@ -57,7 +57,7 @@ fn a_server_with_tls_is_trusted_if_the_right_one_vouches_for_it() {
     let stranger = refused(reach("localhost", Some(&password), "stranger.pem"));
     assert!(stranger.contains("cannot be reached") && stranger.contains("certificate"), "{stranger}");
     let nobody = refused(reach("localhost", None, "ca.pem"));
-    assert!(nobody.contains("does not let this node in") && !nobody.contains("secret"), "{nobody}");
+    assert!(nobody.contains("refuses the login of this node") && !nobody.contains("secret"), "{nobody}");
     let other_name = refused(reach("ip6-localhost", Some(&password), "ca.pem"));
     assert!(other_name.contains("cannot be reached"), "{other_name}");
     drop(redis);
