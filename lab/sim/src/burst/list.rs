@@ -98,8 +98,8 @@ mod tests {
             ("name,bytes\na,1,2\n", "line 2 has 3 fields"),
             ("name,bytes,mtbf_s\na,many,1\n", "line 2: `bytes` is \"many\""),
             ("name,bytes,mtbf_s\na,-1,1\n", "above 0"),
-            ("name,bytes\na,1\n", "does not say `mtbf_s`"),
-            ("name,mtbf_s\na,1\n", "does not say `bytes`"),
+            ("name,bytes\na,1\n", "has no `mtbf_s`"),
+            ("name,mtbf_s\na,1\n", "has no `bytes`"),
             ("bytes,mtbf_s,count\n1,1,1.5\n", "whole number"),
         ] {
             let refused = read(text, &MACHINE).expect_err(text);
