@@ -63,7 +63,7 @@ impl Calls {
     /// When this node's caller hangs up, the call requests a stop and waits for its answer.
     ///
     /// # Errors
-    /// Errors of the server; [`exit::NO_DAEMON`] after [`SILENT`] without an answer: the call may still be running.
+    /// Errors of the server; `exit::NO_DAEMON` after `SILENT` without an answer: the call may still be running.
     pub fn call(
         &self,
         to: &To,
