@@ -18,7 +18,7 @@ mod sequence;
 mod tiny_lfu;
 mod two_queues;
 
-pub use curve::{Curve, Point, lru_curve, sampled_curve};
+pub use curve::{Curve, Point, Samples, lru_curve};
 pub use sequence::{Sequence, SequenceError};
 
 /// A cache of equal blocks with one replacement policy.
@@ -103,9 +103,8 @@ impl Policy {
         let mut cache = self.cache(capacity, sequence.blocks());
         let mut misses = 0;
         if self == Policy::Belady {
-            let nexts = sequence.nexts();
-            for (block, next) in sequence.accesses().iter().zip(nexts) {
-                misses += u64::from(!cache.access(*block, next));
+            for (block, next) in sequence.accesses().iter().zip(sequence.nexts()) {
+                misses += u64::from(!cache.access(*block, *next));
             }
         } else {
             for block in sequence.accesses() {

@@ -95,7 +95,7 @@ pub fn is_request(record: &Record) -> bool {
 }
 
 /// Returns first block and number of blocks that `record` touches.
-fn blocks(record: &Record, block_bytes: u32) -> (u64, u64) {
+pub(crate) fn blocks(record: &Record, block_bytes: u32) -> (u64, u64) {
     let first = record.offset / u64::from(block_bytes);
     let last = (record.end() - 1) / u64::from(block_bytes);
     (first, last - first + 1)

@@ -4,7 +4,7 @@
 //! default parameters, for the accesses of [`accesses`]: `cache.get(request)` for each of them. LIRS may differ by some
 //! misses in ten thousand, W-TinyLFU more: its sketch of counts depends on the hash functions.
 
-use sim::replacement::{Policy, Sequence, lru_curve, sampled_curve};
+use sim::replacement::{Policy, Samples, Sequence, lru_curve};
 
 const SIZES: [usize; 3] = [50, 200, 600];
 
@@ -79,9 +79,10 @@ fn the_curve_of_one_pass_is_that_of_many_caches() {
 #[test]
 fn a_sample_of_the_blocks_estimates_the_ratio_and_its_error() {
     let sequence = accesses();
+    let samples = Samples::draw(&sequence, 0.2, 20);
     for policy in [Policy::Lru, Policy::S3Fifo] {
         let exact = policy.misses(&sequence, 200) as f64 / 20_000.0;
-        let estimate = sampled_curve(policy, &sequence, &[200], 0.2, 20).points[0];
+        let estimate = samples.curve(policy, &[200]).points[0];
         assert!((estimate.miss_ratio - exact).abs() < 2.0 * estimate.error, "{policy:?}: {exact} {estimate:?}");
         assert!(estimate.error < 0.1 && estimate.error > 0.0, "{estimate:?}");
     }

@@ -187,12 +187,8 @@ impl TraceWish {
             Format::named(name)
                 .ok_or_else(|| wrong(format!("there is no format `{name}`, choose one of {}", Format::names())))
         });
-        let time_unit = self.time_unit.as_deref().map(|name| match name {
-            "s" => Ok(TimeUnit::S),
-            "ms" => Ok(TimeUnit::Ms),
-            "us" => Ok(TimeUnit::Us),
-            "ns" => Ok(TimeUnit::Ns),
-            _ => Err(wrong(format!("`{name}` is no unit of time, choose s, ms, us or ns"))),
+        let time_unit = self.time_unit.as_deref().map(|name| {
+            TimeUnit::named(name).ok_or_else(|| wrong(format!("`{name}` is no unit of time, choose s, ms, us or ns")))
         });
         let options = Options {
             format: format.transpose()?,

@@ -54,26 +54,36 @@ pub fn lru_curve(sequence: &Sequence, sizes: &[usize]) -> Curve {
     Curve { policy: Policy::Lru, points: points.collect() }
 }
 
-/// Returns miss ratios at `sizes`, estimated from `samples` samples of the blocks at `rate` (SHARDS with a fixed rate
-/// and its correction of the count, Waldspurger et al., FAST 2015).
-pub fn sampled_curve(policy: Policy, sequence: &Sequence, sizes: &[usize], rate: f64, samples: u64) -> Curve {
-    let drawn: Vec<_> = (0..samples.max(1)).map(|seed| sequence.sample(rate, seed)).collect();
-    let point = |&capacity: &usize| {
-        let scaled = ((capacity as f64 * rate).round() as usize).max(1);
-        let ratios: Vec<f64> = drawn.iter().map(|sample| corrected(policy, sample, scaled, sequence, rate)).collect();
-        let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-        let square = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>();
-        let n = ratios.len() as f64;
-        let error = if n > 1.0 { 2.0 * (square / (n - 1.0) / n).sqrt() } else { f64::NAN };
-        Point { capacity, miss_ratio: mean, error }
-    };
-    Curve { policy, points: sizes.iter().map(point).collect() }
+/// Samples of the blocks of a sequence, drawn once for all policies and sizes: SHARDS with a fixed rate and its
+/// correction of the count (Waldspurger et al., FAST 2015).
+pub struct Samples {
+    drawn: Vec<Sequence>,
+    rate: f64,
+    /// Accesses that a sample has on average. Those beyond them count as hits, missing ones likewise.
+    expected: f64,
 }
 
-/// Miss ratio of a sample. Accesses that the sample has beyond its share count as hits, missing ones likewise.
-fn corrected(policy: Policy, sample: &Sequence, capacity: usize, whole: &Sequence, rate: f64) -> f64 {
-    let misses = policy.misses(sample, capacity) as f64;
-    (misses / (whole.accesses().len() as f64 * rate)).clamp(0.0, 1.0)
+impl Samples {
+    /// Draws `count` samples of the blocks at `rate`.
+    pub fn draw(sequence: &Sequence, rate: f64, count: u64) -> Samples {
+        let drawn = (0..count.max(1)).map(|seed| sequence.sample(rate, seed)).collect();
+        Samples { drawn, rate, expected: sequence.accesses().len() as f64 * rate }
+    }
+
+    /// Returns the estimated miss ratios at `sizes`.
+    pub fn curve(&self, policy: Policy, sizes: &[usize]) -> Curve {
+        let point = |&capacity: &usize| {
+            let scaled = ((capacity as f64 * self.rate).round() as usize).max(1);
+            let ratio = |sample: &Sequence| (policy.misses(sample, scaled) as f64 / self.expected).clamp(0.0, 1.0);
+            let ratios: Vec<f64> = self.drawn.iter().map(ratio).collect();
+            let n = ratios.len() as f64;
+            let mean = ratios.iter().sum::<f64>() / n;
+            let square = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>();
+            let error = if n > 1.0 { 2.0 * (square / (n - 1.0) / n).sqrt() } else { f64::NAN };
+            Point { capacity, miss_ratio: mean, error }
+        };
+        Curve { policy, points: sizes.iter().map(point).collect() }
+    }
 }
 
 /// The LRU stack as a Fenwick tree over the times of last accesses; times are renumbered when they run out.

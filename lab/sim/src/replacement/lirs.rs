@@ -96,10 +96,7 @@ impl Lirs {
         if !self.stack.is_in(0, evicted) {
             return;
         }
-        self.ghosts.push_front(0, evicted);
-        if self.ghosts.len(0) > self.capacity
-            && let Some(forgotten) = self.ghosts.pop_back(0)
-        {
+        if let Some(forgotten) = self.ghosts.push_within(0, evicted, self.capacity) {
             self.stack.remove(forgotten);
         }
     }

@@ -65,6 +65,12 @@ impl<const LISTS: usize> Queues<LISTS> {
         self.links[block as usize] = Link { ahead: NONE, behind: front, list: list as u8 };
     }
 
+    /// Does the same in a list of at most `max` blocks; returns the block that leaves.
+    pub fn push_within(&mut self, list: usize, block: u32, max: usize) -> Option<u32> {
+        self.push_front(list, block);
+        (self.len(list) > max).then(|| self.pop_back(list)).flatten()
+    }
+
     /// Removes a block from the list that it is in, if any.
     pub fn remove(&mut self, block: u32) {
         let Link { ahead, behind, list } = self.links[block as usize];

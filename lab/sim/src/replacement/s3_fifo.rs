@@ -46,12 +46,7 @@ impl S3Fifo {
                 self.queues.push_front(MAIN, block);
                 continue;
             }
-            if self.ghosts_max > 0 {
-                if self.queues.len(GHOST) == self.ghosts_max {
-                    self.queues.pop_back(GHOST);
-                }
-                self.queues.push_front(GHOST, block);
-            }
+            self.queues.push_within(GHOST, block, self.ghosts_max);
             return;
         }
     }

@@ -1,9 +1,10 @@
 //! The accesses of a trace as numbers of blocks.
 
-use crate::replay::is_request;
+use crate::replay::{blocks, is_request};
 use crate::trace::{Accounting, Error, Op, Reader};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::OnceLock;
 
 /// Accesses to blocks. It takes four bytes for each access.
 #[derive(Debug, Default)]
@@ -11,6 +12,7 @@ pub struct Sequence {
     accesses: Vec<u32>,
     blocks: usize,
     requests: u64,
+    nexts: OnceLock<Vec<u64>>,
 }
 
 /// Reason why a trace has no sequence.
@@ -56,9 +58,9 @@ impl Sequence {
                     break;
                 }
                 sequence.requests += 1;
-                let bytes = u64::from(block_bytes);
                 let space = record.space() ^ (trace as u64) << 48;
-                for block in record.offset / bytes..=(record.end() - 1) / bytes {
+                let (first, count) = blocks(&record, block_bytes);
+                for block in first..first + count {
                     let new = u32::try_from(numbers.len()).ok().filter(|new| *new < u32::MAX);
                     let number = match numbers.get(&(space, block)) {
                         Some(number) => *number,
@@ -76,7 +78,7 @@ impl Sequence {
     /// A sequence of numbers that are dense from 0.
     pub fn of(accesses: Vec<u32>) -> Sequence {
         let blocks = accesses.iter().max().map_or(0, |max| *max as usize + 1);
-        Sequence { requests: accesses.len() as u64, accesses, blocks }
+        Sequence { requests: accesses.len() as u64, accesses, blocks, ..Sequence::default() }
     }
 
     /// Numbers of the accessed blocks, in order.
@@ -95,13 +97,16 @@ impl Sequence {
     }
 
     /// For each access the position of the next access to the same block, or [`Sequence::NEVER`].
-    pub fn nexts(&self) -> Vec<u64> {
-        let mut nexts = vec![Sequence::NEVER; self.accesses.len()];
-        let mut last = vec![Sequence::NEVER; self.blocks];
-        for (at, block) in self.accesses.iter().enumerate().rev() {
-            nexts[at] = std::mem::replace(&mut last[*block as usize], at as u64);
-        }
-        nexts
+    /// Computed at the first call: eight bytes for each access.
+    pub fn nexts(&self) -> &[u64] {
+        self.nexts.get_or_init(|| {
+            let mut nexts = vec![Sequence::NEVER; self.accesses.len()];
+            let mut last = vec![Sequence::NEVER; self.blocks];
+            for (at, block) in self.accesses.iter().enumerate().rev() {
+                nexts[at] = std::mem::replace(&mut last[*block as usize], at as u64);
+            }
+            nexts
+        })
     }
 
     /// The accesses to the blocks that a hash with this seed selects, with dense numbers.
@@ -118,7 +123,7 @@ impl Sequence {
             }
             accesses.push(*number);
         }
-        Sequence { requests: accesses.len() as u64, blocks: blocks as usize, accesses }
+        Sequence { requests: accesses.len() as u64, blocks: blocks as usize, accesses, ..Sequence::default() }
     }
 }
 

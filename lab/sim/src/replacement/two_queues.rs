@@ -24,12 +24,8 @@ impl TwoQ {
         if self.queues.len(NEW) <= self.new_max && self.queues.pop_back(MAIN).is_some() {
             return;
         }
-        let Some(block) = self.queues.pop_back(NEW) else { return };
-        if self.ghosts_max > 0 {
-            if self.queues.len(GHOST) == self.ghosts_max {
-                self.queues.pop_back(GHOST);
-            }
-            self.queues.push_front(GHOST, block);
+        if let Some(block) = self.queues.pop_back(NEW) {
+            self.queues.push_within(GHOST, block, self.ghosts_max);
         }
     }
 }

@@ -50,13 +50,7 @@ impl Columns {
 
 fn column(word: &str, block_bytes: u32) -> Result<Column, String> {
     let (name, unit) = word.split_once(':').unwrap_or((word, ""));
-    let time = |unit| match unit {
-        "" | "s" => Some(TimeUnit::S),
-        "ms" => Some(TimeUnit::Ms),
-        "us" => Some(TimeUnit::Us),
-        "ns" => Some(TimeUnit::Ns),
-        _ => None,
-    };
+    let time = |unit: &str| if unit.is_empty() { Some(TimeUnit::S) } else { TimeUnit::named(unit) };
     let bytes = |unit| match unit {
         "" | "bytes" => Some(1),
         "sectors" => Some(512),

@@ -164,6 +164,17 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
+    /// Returns the unit with this name: s, ms, us or ns.
+    pub fn named(name: &str) -> Option<TimeUnit> {
+        match name {
+            "s" => Some(TimeUnit::S),
+            "ms" => Some(TimeUnit::Ms),
+            "us" => Some(TimeUnit::Us),
+            "ns" => Some(TimeUnit::Ns),
+            _ => None,
+        }
+    }
+
     /// Returns the nanoseconds in a unit.
     pub const fn ns(self) -> u64 {
         match self {

@@ -76,11 +76,7 @@ impl Formula {
 
 /// The number at a path; a boolean counts as 0 or 1.
 fn at(answer: &Value, path: &[String]) -> Option<f64> {
-    let step = |value: &'_ Value, name: &String| match value {
-        Value::Array(all) => name.parse().ok().and_then(|at: usize| all.get(at)).cloned(),
-        _ => value.get(name).cloned(),
-    };
-    let found = path.iter().try_fold(answer.clone(), |value, name| step(&value, name))?;
+    let found = answer.pointer(&format!("/{}", path.join("/")))?;
     found.as_f64().or_else(|| found.as_bool().map(f64::from))
 }
 

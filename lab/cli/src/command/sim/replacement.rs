@@ -9,11 +9,11 @@ use crate::{shown, table::Column};
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
-use sim::replacement::{Curve, Point, Policy, Sequence, SequenceError, lru_curve, sampled_curve};
+use sim::grid::side_by_side;
+use sim::replacement::{Curve, Point, Policy, Samples, Sequence, SequenceError, lru_curve};
 use sim::setup::Size;
 use std::path::{Path, PathBuf};
 use store::control::Problem;
-use store::workers::side_by_side;
 
 /// Compare replacement policies: miss ratios over cache sizes, without prefetching and times
 ///
@@ -170,27 +170,19 @@ impl Replacement {
 
     /// The curves of all policies. Exact LRU takes one pass for all sizes, other caches one pass each.
     fn curves(&self, policies: &[Policy], capacities: &[usize], sequence: &Sequence) -> Vec<Curve> {
-        let one_pass = |policy: Policy| policy == Policy::Lru && self.sample.is_none();
+        let samples = self.sample.map(|share| Samples::draw(sequence, share, self.samples));
+        let one_pass = |policy: Policy| policy == Policy::Lru && samples.is_none();
         let caches: Vec<(Policy, &[usize])> = policies
             .iter()
             .flat_map(|policy| {
                 capacities.chunks(if one_pass(*policy) { capacities.len() } else { 1 }).map(|some| (*policy, some))
             })
             .collect();
-        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
-        let next = std::sync::atomic::AtomicUsize::new(0);
-        let done = side_by_side(threads.clamp(1, caches.len().max(1)), |_| {
-            let mut mine = Vec::new();
-            while let Some((policy, sizes)) = caches.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-                mine.push(match self.sample {
-                    Some(share) => sampled_curve(*policy, sequence, sizes, share, self.samples),
-                    None if one_pass(*policy) => lru_curve(sequence, sizes),
-                    None => Curve::exact(*policy, sequence, sizes),
-                });
-            }
-            mine
+        let done = side_by_side(&caches, self.threads, |(policy, sizes)| match &samples {
+            Some(samples) => samples.curve(*policy, sizes),
+            None if one_pass(*policy) => lru_curve(sequence, sizes),
+            None => Curve::exact(*policy, sequence, sizes),
         });
-        let done: Vec<Curve> = done.into_iter().flatten().collect();
         let whole = |policy: &Policy| {
             let of = done.iter().filter(|curve| curve.policy == *policy);
             let mut points: Vec<Point> = of.flat_map(|curve| curve.points.iter().copied()).collect();
