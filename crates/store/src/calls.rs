@@ -47,6 +47,11 @@ const PAGE_MAX: usize = 256 << 10;
 /// Result of a call.
 pub type Answer = Result<Value, Problem>;
 
+/// Returns the value of an answer; `None` for a problem, and for a value of another version.
+pub(crate) fn value<T: DeserializeOwned>(answer: Answer) -> Option<T> {
+    serde_json::from_value(answer.ok()?).ok()
+}
+
 /// Destination of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum To {

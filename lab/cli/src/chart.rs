@@ -128,8 +128,7 @@ impl Scale {
     fn linear(values: impl Iterator<Item = f64>, ends: (f64, f64)) -> Scale {
         let (least, most) = range(values);
         let raw = if most > least { (most - least) / STEPS } else { 1.0 };
-        let power = 10f64.powf(raw.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|step| *step >= raw).unwrap_or(raw);
+        let step = round_step(raw);
         let from = (least / step).floor();
         Scale::Linear { from: from * step, to: (most / step).ceil().max(from + 1.0) * step, step, ends }
     }
@@ -164,20 +163,34 @@ impl Scale {
         }
     }
 
-    /// Text of a tick, with as many digits as its step needs.
+    /// Text of a tick.
     fn shown(&self, tick: f64) -> String {
         match self {
-            Scale::Linear { step, .. } => {
-                let digits = (-step.log10().floor()).max(0.0) as usize;
-                format!("{:.digits$}", if tick.abs() < step * 1e-6 { 0.0 } else { tick })
-            }
+            Scale::Linear { step, .. } => tick_text(tick, *step),
             _ => format!("{tick}"),
         }
     }
 }
 
+/// Smallest round step, 1, 2 or 5 times a power of ten, that is at least `raw`.
+pub fn round_step(raw: f64) -> f64 {
+    let power = 10f64.powf(raw.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|step| *step >= raw).unwrap_or(raw)
+}
+
+/// Text of a tick, with as many digits as its step needs.
+pub fn tick_text(tick: f64, step: f64) -> String {
+    let digits = (-step.log10().floor()).max(0.0) as usize;
+    format!("{:.digits$}", if tick.abs() < step * 1e-6 { 0.0 } else { tick })
+}
+
+/// Text in HTML and SVG.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let words = escaped(words);
     let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>");
 }
 

@@ -10,6 +10,7 @@ mod trace;
 
 use crate::failure::Result;
 use clap::{CommandFactory, Parser, Subcommand};
+use rustix::time::{ClockId, clock_gettime};
 use terminal::EXIT_CODES;
 use terminal::completions::Completions;
 use terminal::man::Man;
@@ -87,4 +88,10 @@ impl Cli {
             Command::Man(c) => c.run(Cli::command()),
         }
     }
+}
+
+/// Seconds of a clock, such as the processor time of a thread.
+fn seconds(clock: ClockId) -> f64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }

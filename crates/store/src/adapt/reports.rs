@@ -36,9 +36,13 @@ const SERVICE: &str = "accesses";
 /// nodes in a second or two.
 const RECEIVED_MAX: usize = 1 << 20;
 
-/// Contents of the next report, or of received ones.
+/// Reports of accesses: the next one to send, and received ones.
 #[derive(Default)]
-pub struct Reports(Mutex<Pending>, Mutex<VecDeque<Report>>, OnceLock<Arc<Calls>>);
+pub struct Reports {
+    pending: Mutex<Pending>,
+    received: Mutex<VecDeque<Report>>,
+    calls: OnceLock<Arc<Calls>>,
+}
 
 #[derive(Default)]
 struct Pending {
@@ -95,7 +99,7 @@ impl Report {
 
 impl Reports {
     fn receive(&self, report: Report) {
-        let mut received = self.1.lock();
+        let mut received = self.received.lock();
         received.push_back(report);
         while received.len() > 1 && received.iter().map(Report::rows).sum::<usize>() > RECEIVED_MAX {
             received.pop_front();
@@ -103,7 +107,7 @@ impl Reports {
     }
 
     fn note(&self, accesses: &[Access], removed: &[FileId]) {
-        let mut pending = self.0.lock();
+        let mut pending = self.pending.lock();
         for access in accesses {
             let (fast, write) = (access.tier == Tier::Fast, access.region == Region::Write);
             let row = (access.file.0, access.segment, fast, write, access.ends_request);
@@ -120,7 +124,7 @@ impl Reports {
 
     /// Adds counted requests of any node to a file. The number of files in use bounds those of this node.
     pub(super) fn asked(&self, file: FileId, counts: &Counts, recent: Vec<Request>) {
-        let asked = &mut self.0.lock().asked;
+        let asked = &mut self.pending.lock().asked;
         let (sum, last) = asked.entry(file).or_default();
         sum.iter_mut().zip(counts).for_each(|(sum, count)| sum.add(*count));
         *last = recent;
@@ -128,16 +132,16 @@ impl Reports {
 
     /// Whether there is room for the requests to one more file.
     fn has_room_for(&self, file: FileId) -> bool {
-        let asked = &self.0.lock().asked;
+        let asked = &self.pending.lock().asked;
         asked.len() < HEARD_MAX || asked.contains_key(&file)
     }
 
     fn take_asked(&self) -> Asked {
-        std::mem::take(&mut self.0.lock().asked)
+        std::mem::take(&mut self.pending.lock().asked)
     }
 
     fn take(&self, now: Time, places: Option<&Places>) -> Option<(Report, u64)> {
-        let mut pending = self.0.lock();
+        let mut pending = self.pending.lock();
         if pending.told.is_some_and(|told| now.since(told) < EVERY) {
             return None;
         }
@@ -216,7 +220,7 @@ fn learn(places: &Places, said: BTreeMap<u64, String>) {
 impl Adapt {
     /// Shares the accesses with the other nodes.
     pub(crate) fn share(self: &Arc<Adapt>, calls: &Arc<Calls>) {
-        drop(self.reports.2.set(calls.clone()));
+        drop(self.reports.calls.set(calls.clone()));
         let adapt = Arc::downgrade(self);
         calls.register_queue(SERVICE, move |report, _| {
             if let Some(adapt) = adapt.upgrade() {
@@ -243,7 +247,7 @@ impl Adapt {
         };
         let places = places.map(|places| &**places);
         if cluster.leads() {
-            return self.reports.hear(std::mem::take(&mut *self.reports.1.lock()), now, places);
+            return self.reports.hear(std::mem::take(&mut *self.reports.received.lock()), now, places);
         }
         if self.tiers.is_paused() {
             self.pause(false); // of another node that leads, none paused it
@@ -253,7 +257,7 @@ impl Adapt {
             if lost > 0 {
                 tracing::debug!("{lost} accesses found no room in a report to the node that leads");
             }
-            if let Some(calls) = self.reports.2.get() {
+            if let Some(calls) = self.reports.calls.get() {
                 calls.notify(&To::Leader, SERVICE, json!(report));
             }
         }

@@ -110,6 +110,13 @@ struct Report {
     rows: Vec<Row>,
 }
 
+impl Report {
+    /// The experiments with a verdict.
+    fn ids(&self, verdict: Verdict) -> Vec<&str> {
+        self.rows.iter().filter(|row| row.verdict == verdict).map(|row| &*row.id).collect()
+    }
+}
+
 impl Reproduce {
     pub fn run(self) -> Result<u8> {
         let descriptions = Descriptions::load(self.descriptions.as_deref()).map_err(wrong)?;

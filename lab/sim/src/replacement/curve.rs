@@ -59,7 +59,7 @@ pub fn lru_curve(sequence: &Sequence, sizes: &[usize]) -> Curve {
 pub struct Samples {
     drawn: Vec<Sequence>,
     rate: f64,
-    /// Accesses that a sample has on average. Those beyond them count as hits, missing ones likewise.
+    /// Accesses that a sample has on average; surplus ones count as hits, missing ones likewise.
     expected: f64,
 }
 

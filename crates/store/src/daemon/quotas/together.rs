@@ -10,7 +10,7 @@
 
 use super::record::{self, KIND, Record};
 use super::{Book, Entry, Keeper, LOOK_SOON, answer};
-use crate::calls::Calls;
+use crate::calls::{self, Calls};
 use crate::control::Caller;
 use crate::daemon::Core;
 use crate::daemon::led::Led;
@@ -180,8 +180,7 @@ impl Keeper {
         let Some(leader) = calls.leader() else { return Err(Error::Elsewhere("no node leads".into())) };
         let report = self.book.lock().report(calls.own());
         let said = calls.call_each(vec![leader], REPORTS.name, &Caller::daemon(), &json!(report), ASKED_MAX, &|_| true);
-        let answer = said.into_iter().next().map(|(_, answer)| answer);
-        let answer = answer.and_then(|answer| answer.ok()).and_then(|answer| serde_json::from_value(answer).ok());
+        let answer = said.into_iter().next().and_then(|(_, answer)| calls::value(answer));
         let sums: Sums = answer.ok_or_else(|| Error::Elsewhere("the leading node does not report the usage".into()))?;
         if sums.edition != report.edition {
             let records = core.volume.state().records(KIND)?;

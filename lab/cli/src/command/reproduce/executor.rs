@@ -4,12 +4,12 @@
 //! changed program, command or input is another case.
 
 use super::description::Case;
-use crate::command::{Cli, Command};
+use crate::command::{Cli, Command, seconds};
 use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signal_hook::consts::SIGINT;
@@ -153,13 +153,12 @@ impl Executor {
     }
 
     fn one(&self, case: &Case, inputs: &BTreeMap<String, String>) -> std::result::Result<Kept, String> {
-        let before = clock_gettime(ClockId::ThreadCPUTime);
+        let before = seconds(ClockId::ThreadCPUTime);
         let answer = parsed(&case.words)?.json().map_err(|failure| match failure {
             Failure::Problem(problem) => problem.cause,
             other => format!("{other:?}"),
         })?;
-        let after = clock_gettime(ClockId::ThreadCPUTime);
-        let cpu_s = (after.tv_sec - before.tv_sec) as f64 + (after.tv_nsec - before.tv_nsec) as f64 / 1e9;
+        let cpu_s = seconds(ClockId::ThreadCPUTime) - before;
         let answer = answer.ok_or("the command has no answer in JSON")?;
         let (version, command) = (self.version.clone(), case.words.join(" "));
         Ok(Kept { version, command, inputs: inputs.clone(), cpu_s, answer })

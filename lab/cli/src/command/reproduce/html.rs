@@ -1,10 +1,11 @@
 //! The report as one HTML file without references to others: for each figure a chart, the verdict, the cause, and the
 //! command with seeds, version and hashes of the inputs.
 
-use super::svg::{Series, Shape, chart, escaped};
+use super::svg::{Series, Shape, chart};
 use super::text::{number, ours, published};
 use super::verdict::{Judged, Verdict};
 use super::{Report, Row};
+use crate::chart::escaped;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -49,8 +50,8 @@ pub(super) fn page(report: &Report) -> String {
 fn summary(page: &mut String, report: &Report) {
     *page += "<table><tr><th>verdict<th>number<th>experiments</tr>\n";
     for verdict in Verdict::ALL {
-        let rows: Vec<_> = report.rows.iter().filter(|row| row.verdict == verdict).collect();
-        let links: Vec<_> = rows.iter().map(|row| format!("<a href=\"#{0}\">{0}</a>", escaped(&row.id))).collect();
+        let rows = report.ids(verdict);
+        let links: Vec<_> = rows.iter().map(|row| format!("<a href=\"#{0}\">{0}</a>", escaped(row))).collect();
         let _ = writeln!(page, "<tr><td>{}<td>{}<td>{}</tr>", verdict.word(), rows.len(), links.join(" "));
     }
     *page += "</table>\n<p>A figure is reproduced if it is within its tolerance; its direction is the same if the sign \

@@ -4,6 +4,7 @@
 //! also differ in hatching (bars) or dashes and marks (lines), for print in black and white.
 
 use super::text::number;
+use crate::chart::{escaped, round_step, tick_text};
 use std::fmt::Write as _;
 
 /// Vertical extent of the values.
@@ -45,8 +46,7 @@ impl Scale {
         let (least, most) = values.fold((0.0f64, 0.0f64), |(least, most), value| (least.min(value), most.max(value)));
         let span = if most > least { most - least } else { 1.0 };
         let raw = span / STEPS;
-        let power = 10f64.powf(raw.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|step| *step >= raw).unwrap_or(raw);
+        let step = round_step(raw);
         Scale {
             from: (least / step).floor() * step,
             to: (most / step).ceil().max((least / step).floor() + 1.0) * step,
@@ -105,12 +105,6 @@ fn axes(svg: &mut String, scale: &Scale, width: f64, unit: &str) {
     let (bottom, x) = (TOP + PLOT, LEFT);
     let _ = writeln!(svg, "<line class=\"axis\" x1=\"{x}\" y1=\"{TOP}\" x2=\"{x}\" y2=\"{bottom}\"/>");
     let _ = writeln!(svg, "<text x=\"4\" y=\"14\">{}</text>", escaped(unit));
-}
-
-/// A tick needs as many digits as its step.
-fn tick_text(tick: f64, step: f64) -> String {
-    let digits = (-step.log10().floor()).max(0.0) as usize;
-    format!("{:.digits$}", if tick.abs() < step * 1e-6 { 0.0 } else { tick })
 }
 
 fn category_labels(svg: &mut String, labels: &[String], turned: bool, middle: &impl Fn(usize) -> f64) {
@@ -181,11 +175,6 @@ fn legend(svg: &mut String, series: &[Series], shape: Shape) {
         let _ = writeln!(svg, "<text x=\"{:.0}\" y=\"{}\">{}</text>", x + 17.0, y + 9.0, escaped(&of.name));
         x += 34.0 + of.name.chars().count() as f64 * CHARACTER;
     }
-}
-
-/// Text in HTML and SVG.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(super) fn table(report: &Report) -> String {
     text += "\npublished and ours: several numbers as a / b / c; s sign, o order, w within the tolerance;\n\
              + holds, - does not; (in brackets): does not count for the verdict\n\n";
     for verdict in Verdict::ALL {
-        let rows: Vec<&str> = report.rows.iter().filter(|row| row.verdict == verdict).map(|row| &*row.id).collect();
+        let rows = report.ids(verdict);
         text += &wrapped(&format!("{:<18} {:>3}  {}", verdict.word(), rows.len(), rows.join(" ")), 0);
     }
     let quick = if report.quick { "; --quick: smaller scales, no verdicts on the papers" } else { "" };
@@ -165,7 +165,7 @@ pub(super) fn markdown(report: &Report) -> String {
         report.version
     );
     for verdict in Verdict::ALL {
-        let rows: Vec<&str> = report.rows.iter().filter(|row| row.verdict == verdict).map(|row| &*row.id).collect();
+        let rows = report.ids(verdict);
         text += &wrapped(&format!("- *{}*, {}: {}.", verdict.word(), rows.len(), rows.join(", ")), 0);
     }
     text += "\nThe worst deciding figure of each experiment that is not reproduced:\n\n\

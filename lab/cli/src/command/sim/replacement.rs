@@ -3,11 +3,12 @@
 use super::traces::TraceArgs;
 use super::{grid, said, setup_problem};
 use crate::chart::{self, Labels, Series, Shape};
+use crate::command::seconds;
 use crate::failure::{Failure, Result};
 use crate::table::{self, Output, column};
 use crate::{shown, table::Column};
 use clap::Args;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use serde_json::json;
 use sim::grid::side_by_side;
 use sim::replacement::{Curve, Point, Policy, Samples, Sequence, SequenceError, lru_curve};
@@ -89,8 +90,8 @@ impl Replacement {
             .map(|text| text.trim().parse::<Size>())
             .collect::<std::result::Result<_, _>>()
             .map_err(|error| setup_problem(&error))?;
-        let (began, sequence) = (cpu_s(), self.sequence(block)?);
-        let decoded = cpu_s() - began;
+        let (began, sequence) = (seconds(ClockId::ProcessCPUTime), self.sequence(block)?);
+        let decoded = seconds(ClockId::ProcessCPUTime) - began;
         eprintln!(
             "trace      {} requests, {} accesses to {} blocks; decoded at {:.2} million accesses per CPU-second",
             sequence.requests(),
@@ -99,9 +100,9 @@ impl Replacement {
             sequence.accesses().len() as f64 / decoded / 1e6
         );
         let capacities = self.capacities(&sizes, &sequence, block);
-        let began = cpu_s();
+        let began = seconds(ClockId::ProcessCPUTime);
         let curves = self.curves(&policies, &capacities, &sequence);
-        let took = cpu_s() - began;
+        let took = seconds(ClockId::ProcessCPUTime) - began;
         let caches = policies.len() * capacities.len();
         eprintln!("simulated  {caches} caches in {took:.3} CPU-seconds");
         if let Some(path) = &self.plot {
@@ -248,9 +249,4 @@ fn plottable(path: &Path) -> Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(".".as_ref());
     std::fs::metadata(directory).map_err(|error| Failure::of_io(&directory.display().to_string(), &error))?;
     Ok(())
-}
-
-fn cpu_s() -> f64 {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }

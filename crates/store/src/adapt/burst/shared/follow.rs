@@ -5,7 +5,7 @@ use super::super::Burst;
 use super::super::open::OpenCheckpoint;
 use super::AGAIN;
 use super::request::{Granted, Request, Stand};
-use crate::calls::{Answer, To};
+use crate::calls::{self, Answer, To};
 use crate::file::{Access, Resume};
 use parking_lot::Mutex;
 use policy::burst::admission::{Event as Told, Verdict};
@@ -127,7 +127,7 @@ impl Burst {
     }
 
     fn granted(&self, checkpoint: &Arc<OpenCheckpoint>, number: u64, answer: Answer) {
-        let granted = answer.ok().and_then(|answer| serde_json::from_value::<Granted>(answer).ok());
+        let granted: Option<Granted> = calls::value(answer);
         if let Some((_, direct)) = granted {
             checkpoint.direct.store(direct, Ordering::Release);
         }
@@ -177,8 +177,7 @@ impl Burst {
     /// Handles the leader's acknowledgement of states with these numbers.
     fn reported(&self, reported: &[(Arc<OpenCheckpoint>, u64)], answer: Answer) {
         let Some(shared) = self.shared.get() else { return };
-        let answer = answer.ok().and_then(|answer| serde_json::from_value::<Vec<Option<bool>>>(answer).ok());
-        let over = answer.unwrap_or_default();
+        let over: Vec<Option<bool>> = calls::value(answer).unwrap_or_default();
         for ((checkpoint, number), over) in reported.iter().zip(&over) {
             match over {
                 Some(true) => self.version_is_over(&checkpoint.app, &checkpoint.label),

@@ -4,7 +4,7 @@ use super::super::open::{Elsewhere, OpenCheckpoint};
 use super::super::{Adapt, Burst};
 use super::SERVICE;
 use super::request::{By, Granted, Request, Said, Stand};
-use crate::calls::{Reply, To};
+use crate::calls::{self, Reply, To};
 use crate::control::Caller;
 use crate::{Error, Result};
 use policy::burst::admission::Event as Told;
@@ -146,8 +146,7 @@ impl Burst {
         let table = self.table.lock();
         let mut silent = Vec::new();
         for (name, answer) in answers {
-            let stands = answer.ok().and_then(|answer| serde_json::from_value::<Vec<Stand>>(answer).ok());
-            let Some(stands) = stands else {
+            let Some(stands) = calls::value::<Vec<Stand>>(answer) else {
                 silent.push(name);
                 continue;
             };
