@@ -4,9 +4,9 @@ use jobs::known::KnownJobs;
 use jobs::request::JobId;
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
+use node::daemon::OwnersOf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
-use store::daemon::OwnersOf;
 
 /// Backend of a job: the word before its number.
 enum Of {

@@ -2,10 +2,10 @@
 
 use crate::failure::Result;
 use crate::shown::{self, Output};
+use node::control::answers::{Text, read};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use store::control::answers::{Text, read};
 
 /// Writes an answer as JSON, or as the text that `render` makes of it.
 pub fn show<T: DeserializeOwned>(output: Output, answer: Value, render: impl FnOnce(&T) -> String) -> Result<()> {

@@ -35,11 +35,11 @@ pub use up::detach as up_in_background;
 
 use crate::connect::Context;
 use crate::failure::Result;
+use ::node::control::Problem;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use store::control::Problem;
 use terminal::EXIT_CODES;
 use terminal::completions::Completions;
 use terminal::man::Man;

@@ -1,11 +1,11 @@
 //! From a path or `--volume` to an answer of the right daemon.
 
 use crate::failure::{Failure, Result};
+use node::control::{Client, Found, Problem, Request, exit, find};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use store::control::{Client, Found, Problem, Request, exit, find};
 
 /// Global options of the command line.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,10 @@
 //! Metrics of the connections of targets.
 
 use connect::status::{Connection, Status};
+use engine::stats::{Gauge, Level};
+use engine::volume::Volume;
+use node::daemon::Gauges;
 use std::sync::{Arc, Weak};
-use store::daemon::Gauges;
-use store::stats::{Gauge, Level};
-use store::volume::Volume;
 
 type Column = (Level, fn(&Connection) -> f64);
 

@@ -1,5 +1,6 @@
 //! Replication of jobs' input in the running daemon: its queue, and its volume.
 
+use engine::volume::{self, QueueName, ReplicationPolicy};
 use jobs::known::KnownJobs;
 use jobs::queue::{InputsOf, Queue, pbs::Pbs, slurm};
 use jobs::replication::{Copies, Replication, Settings};
@@ -7,13 +8,12 @@ use jobs::request::Kind;
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
 use jobs::uid_of;
+use node::adapt::JOB_VARIABLES;
+use node::daemon::Core;
 use policy::protect::replica::{Event, JobId, Protection};
 use policy::{FileId, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::adapt::JOB_VARIABLES;
-use store::daemon::Core;
-use store::volume::{self, QueueName, ReplicationPolicy};
 
 /// The copies of a daemon's files, for the jobs of one queue.
 struct CopiesOnVolume {

@@ -5,13 +5,13 @@ use crate::users;
 use endpoint::{Job, Watched};
 use jobs::request::{JobState, JobSummary, List};
 use jobs::slurm::wire::Summary;
+use node::control::answers::read;
+use node::control::{Caller, Handler, Problem, Responder};
+use node::daemon::{Core, Health};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use store::control::answers::read;
-use store::control::{Caller, Handler, Problem, Responder};
-use store::daemon::{Core, Health};
 
 /// Time for which failed jobs are shown after their end.
 const FAILED_SHOWN: Duration = Duration::from_secs(86_400);

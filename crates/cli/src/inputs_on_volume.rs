@@ -1,10 +1,13 @@
 //! The input of waiting jobs, checked and repaired by the running daemon.
 
+use engine::recovery;
+use engine::volume::Jobs;
 use jobs::availability::{Guard, Inputs, Looked, Settings};
 use jobs::queue::Queue;
 use jobs::request::Kind;
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
+use node::daemon::Core;
 use policy::protect::availability::{Config, Lost};
 use policy::{FileId, Time};
 use std::collections::BTreeMap;
@@ -12,9 +15,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::daemon::Core;
-use store::recovery;
-use store::volume::Jobs;
 
 /// The files of a daemon.
 struct InputsOnVolume {

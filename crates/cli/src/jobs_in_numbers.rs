@@ -1,13 +1,13 @@
 //! Metrics of the jobs of this node.
 
+use engine::stats::{Gauge, Level};
 use jobs::arrivals::Arrivals;
 use jobs::request::JobState;
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
+use node::daemon::Gauges;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::daemon::Gauges;
-use store::stats::{Gauge, Level};
 
 /// How many jobs there are, by state, and what is promised to them.
 pub fn gauges(runner: &Arc<Runner>, slurm: &Arc<Slurm>, arrivals: &Arc<Arrivals>) -> Gauges {

@@ -1,18 +1,18 @@
 //! The job runner's interface to the volume, implemented by the running daemon.
 
+use engine::events::{Event, Kind as EventKind};
+use engine::recovery::{Behalf, CheckOptions, Outcome, Tally};
+use engine::source::Identity;
+use engine::stage::{Progress, StageIn, Stop};
+use engine::stats::Metric;
 use jobs::replication::Replication;
 use jobs::request::{Caller, CheckReport, Incoming, JobId, JobState, Protected, RecoveryEvent, StageInput, Transfer};
 use jobs::volume::{Marked, Volume};
+use node::adapt::burst::{self, Asked, Mark};
+use node::daemon::{Core, JobFacts, JobNow};
 use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use store::adapt::burst::{self, Asked, Mark};
-use store::daemon::{Core, JobFacts, JobNow};
-use store::events::{Event, Kind as EventKind};
-use store::recovery::{Behalf, CheckOptions, Outcome, Tally};
-use store::source::Identity;
-use store::stage::{Progress, StageIn, Stop};
-use store::stats::Metric;
 
 /// The volume as jobs see it.
 pub struct JobsOnVolume {
@@ -57,7 +57,7 @@ impl Volume for JobsOnVolume {
     }
 
     fn account(&self, job: String, owner: Caller, paths: Vec<PathBuf>, facts: JobFacts) {
-        let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
+        let caller = node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         let paths = paths.iter().filter_map(|path| self.below(path)).collect();
         self.core.accounts.job_is(job, JobNow { caller, paths, facts });
     }
@@ -67,7 +67,7 @@ impl Volume for JobsOnVolume {
         if !self.check_before_job || paths.is_empty() {
             return Ok(CheckReport::default());
         }
-        let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
+        let caller = node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         for path in &paths {
             self.core.may_see(&caller, path).map_err(|p| p.cause)?;
         }
@@ -221,16 +221,16 @@ impl Volume for JobsOnVolume {
     }
 
     fn closed_version(&self, owner: Caller, path: &Path) -> Option<String> {
-        let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
+        let caller = node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         let below = self.below(path)?;
         self.core.may_see(&caller, &below).ok()?;
         let (file, stub) = (self.core.checker.file_at(&below)?, self.core.checker.stub_at(&below)?);
-        let (size, modified_ns) = store::stage::offloaded::version(&file, stub).ok()?;
+        let (size, modified_ns) = engine::stage::offloaded::version(&file, stub).ok()?;
         (!file.is_open()).then(|| format!("{size} {modified_ns}"))
     }
 
     fn protection(&self, owner: Caller, job: &str, paths: &[PathBuf]) -> Vec<Protected> {
-        let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
+        let caller = node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         let below = paths.iter().filter_map(|p| self.below(p)).flat_map(|p| self.core.checker.files_below(&p));
         let seen = below.filter(|(_, path)| self.core.may_see(&caller, path).is_ok());
         let of = |(id, path): (policy::FileId, String)| {
@@ -260,7 +260,7 @@ impl Volume for JobsOnVolume {
     }
 
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
-        let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
+        let caller = node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         let paths: Vec<String> = paths.iter().filter_map(|p| self.below(p)).collect();
         let recoveries = self.core.recoveries(&caller, &paths, from_ms, to_ms).into_iter();
         recoveries.map(|(path, tally)| event(self.core.mount_point.join(path), &tally)).collect()

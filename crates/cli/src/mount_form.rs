@@ -5,11 +5,11 @@
 
 use crate::command::up_in_background;
 use crate::failure::{Failure, Result};
+use engine::volume::Config;
+use node::control::{Problem, mounts};
 use rustix::mount::{MountFlags, mount_remount};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use store::control::{Problem, mounts};
-use store::volume::Config;
 
 /// The option by which a mount that is there gets other flags. At a place without a mount it is mounted.
 const REMOUNT: &str = "remount";

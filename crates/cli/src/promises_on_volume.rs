@@ -1,11 +1,11 @@
 //! The nodes of a volume, for those that promise space to jobs: by the leases in its namespace.
 
+use engine::file::Cluster;
 use jobs::arrivals::Peers;
+use node::daemon::Core;
+use node::nodes::Nodes;
 use policy::cluster::Node;
 use std::sync::Arc;
-use store::daemon::Core;
-use store::file::Cluster;
-use store::nodes::Nodes;
 
 struct OfVolume {
     nodes: Arc<Nodes>,

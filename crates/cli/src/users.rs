@@ -1,8 +1,8 @@
 //! Users by name and by number, from the system, which may have them from a directory service.
 
 use crate::failure::Result;
+use node::control::Problem;
 use std::process::Command;
-use store::control::Problem;
 
 /// The number of a user that is given by name or number.
 pub fn number_of(user: &str) -> Result<u32> {

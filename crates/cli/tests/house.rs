@@ -414,7 +414,7 @@ const OF_RIGHTS: [&str; 10] = [
     "set_no_new_privs(",
 ];
 
-/// Product files besides `store::rights` that contain such calls, with the reason.
+/// Product files besides `engine::rights` that contain such calls, with the reason.
 const WITH_RIGHTS: [(&str, &str); 16] = [
     ("crates/cli/src/command/doctor/looks.rs", "the program itself, with the caller's rights"),
     ("crates/cli/src/command/down.rs", "fusermount3, with the caller's rights"),
@@ -447,7 +447,7 @@ fn threads_of_the_product_are_started_in_one_place() {
     let files =
         rust_files().into_iter().filter(|(path, _)| path.starts_with("crates") && is_product(path) && path != own);
     let found = files.filter(|(_, text)| starts(&product(text))).map(|(path, _)| path.display().to_string());
-    complain("threads are started outside `store::workers`", &found.collect::<Vec<_>>());
+    complain("threads are started outside `object::workers`", &found.collect::<Vec<_>>());
 }
 
 #[test]
@@ -465,7 +465,7 @@ fn threads_and_processes_for_users_are_started_in_one_place() {
     let listed: BTreeSet<String> = WITH_RIGHTS.iter().map(|(path, _)| path.to_string()).collect();
     let list = |set: &BTreeSet<String>, other: &BTreeSet<String>| set.difference(other).cloned().collect::<Vec<_>>();
     complain(
-        "rights are taken outside `store::rights`; use it, or list the file with a reason",
+        "rights are taken outside `engine::rights`; use it, or list the file with a reason",
         &list(&found, &listed),
     );
     complain("files without calls that need a reason", &list(&listed, &found));

@@ -4,7 +4,7 @@ mod exposition;
 #[path = "command_line/reference.rs"]
 mod reference;
 
-use store::volume::SECTIONS;
+use engine::volume::SECTIONS;
 
 #[test]
 fn the_reference_has_every_key_of_a_volume() {

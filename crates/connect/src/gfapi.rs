@@ -14,6 +14,7 @@ mod library;
 use crate::aligned::Aligned;
 use crate::client::{Client, ClientFile, ReadDone, WriteDone};
 use library::{Library, glfs_fd_t, glfs_t};
+use object::workers::apart;
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, fgetxattr};
 use rustix::io::{Errno, Result};
@@ -25,7 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use store::workers::apart;
 
 /// Time limit for a handle to connect.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);

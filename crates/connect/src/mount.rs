@@ -10,15 +10,15 @@ use crate::serve::Shared;
 use crate::set::{Connections, SetError};
 use crate::status::Status;
 use fuser::BackgroundSession;
+use meta::namespace::Namespace;
+use node::mount::front::{Mounting, serve};
+use node::mount::mountpoint::{clear_stale, connection, detach, unmount_unused, widen_read_ahead};
 use parking_lot::Mutex;
 use policy::connections::ConnectionId;
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store::mount::front::{Mounting, serve};
-use store::mount::mountpoint::{clear_stale, connection, detach, unmount_unused, widen_read_ahead};
-use store::namespace::Namespace;
 
 /// Threads that serve requests, per connection: each may be blocked by the server.
 const THREADS_PER_CONNECTION: usize = 16;

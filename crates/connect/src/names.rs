@@ -1,11 +1,12 @@
 //! Names and attributes, over one connection; over another one when it breaks.
 //!
-//! A mount point uses a [`Namespace`], a target a [`DirectoryMedium`](store::target::DirectoryMedium).
+//! A mount point uses a [`Namespace`], a target a [`DirectoryMedium`](object::target::DirectoryMedium).
 
 use crate::broken::{is_broken, sent};
 use crate::mounts::Root;
 use crate::readers::about_to_wait;
 use crate::set::Connections;
+use meta::namespace::{Namespace, NodeId};
 use parking_lot::{Mutex, RwLock};
 use policy::connections::{Operation, Sent, Verdict, verdict};
 use rustix::fs::fstat;
@@ -14,7 +15,6 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use store::namespace::{Namespace, NodeId};
 
 /// Result of checking over another connection whether an interrupted operation was done.
 pub enum Looked<T> {

@@ -1,9 +1,9 @@
 //! Options of a mount point with several connections.
 
 use crate::set::SetOptions;
+use node::mount::front::REQUEST_BYTES_MAX;
 pub use policy::connections::WRITE_BEHIND_BYTES;
 use std::time::Duration;
-use store::mount::front::REQUEST_BYTES_MAX;
 
 /// Use of FUSE passthrough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

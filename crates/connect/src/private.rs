@@ -13,6 +13,8 @@
 use crate::client::Client;
 use crate::mounts::Mounts;
 use crate::recipe::Recipe;
+use node::mount::mountpoint::of_kind;
+use object::workers::apart;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::thread::UnshareFlags;
@@ -25,8 +27,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use store::mount::mountpoint::of_kind;
-use store::workers::apart;
 
 /// Time limit of a mount command.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(30);

@@ -10,10 +10,16 @@ use crate::names::Names;
 use crate::options::Options;
 use crate::readers::{ReaderPool, Took, WATCH};
 use crate::status::ATTRIBUTE;
+use engine::stats::Op;
 use fuser::{
     FileAttr, Generation, InitFlags, Notifier, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
     ReplyWrite,
 };
+use meta::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
+use node::mount::answer::{Answer, Changes, Ttl};
+use node::mount::convert::attributes;
+use node::mount::front::{ClosedBy, FileSystem, Make, ReadRequest, Wanted, Whence, WriteRequest};
+use node::mount::handles::Handles;
 use parking_lot::Mutex;
 use policy::connections::Operation;
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
@@ -22,12 +28,6 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::mount::answer::{Answer, Changes, Ttl};
-use store::mount::convert::attributes;
-use store::mount::front::{ClosedBy, FileSystem, Make, ReadRequest, Wanted, Whence, WriteRequest};
-use store::mount::handles::Handles;
-use store::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
-use store::stats::Op;
 
 /// Maximum number of background requests of the kernel, such as read-ahead.
 const BACKGROUND_MAX: u16 = 256;

@@ -1,7 +1,7 @@
 //! Targets of a volume on file servers: object names over one connection, bytes over those that the policy chooses.
 //!
 //! ```text
-//!   store::target -> Target (a Medium)  identity, names and space of objects: names::Names, over one connection
+//!   object::target -> Target (a Medium)  identity, names and space of objects: names::Names, over one connection
 //!                 -> Object (a Handle)  bytes: file::OpenFile, a descriptor per connection
 //! ```
 //! There is no mount point and no page cache of ours in between. The kernel gets no descriptor: it would stay with
@@ -14,6 +14,9 @@ use crate::names::{Looked, Names, Paths, Tree};
 use crate::private::Private;
 use crate::recipe::Recipe;
 use crate::set::{Connections, SetError, SetOptions};
+use engine::volume::{ConnectionsConfig, FileServer, FileServers};
+use meta::namespace::NodeId;
+use object::target::{DirectoryAccess, DirectoryMedium, FileHandle, Handle, Identity, Medium, Space};
 use parking_lot::{Mutex, RwLock};
 use policy::ObjectId;
 use policy::connections::{ConnectionId, LinkConfig, Operation};
@@ -24,9 +27,6 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use store::namespace::NodeId;
-use store::target::{DirectoryAccess, DirectoryMedium, FileHandle, Handle, Identity, Medium, Space};
-use store::volume::{ConnectionsConfig, FileServer, FileServers};
 
 /// Time that an operation waits for a usable connection. The target has missed its deadline long before.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -1,6 +1,6 @@
 //! Connections to a real GlusterFS server that break under writers and readers.
 
-#[path = "../../store/tests/mount/steps.rs"]
+#[path = "../../node/tests/mount/steps.rs"]
 mod steps;
 #[allow(dead_code)]
 mod world;

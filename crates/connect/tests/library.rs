@@ -1,7 +1,7 @@
 //! Bytes over a client library that answers late, refuses, or does not answer at all: a directory stands for the
 //! server.
 
-#[path = "../../store/tests/mount/steps.rs"]
+#[path = "../../node/tests/mount/steps.rs"]
 mod steps;
 #[allow(dead_code)]
 mod world;

@@ -1,6 +1,6 @@
 //! A directory over several connections is like a local directory, under every policy.
 
-#[path = "../../store/tests/mount/steps.rs"]
+#[path = "../../node/tests/mount/steps.rs"]
 mod steps;
 #[allow(dead_code)]
 mod world;

@@ -5,6 +5,8 @@ mod world;
 
 use connect::private::Private;
 use connect::{Mounts, Recipe, Servers};
+use engine::volume::VolumeId;
+use object::target::{DirectoryMedium, Identity, Medium};
 use policy::connections::Policy;
 use policy::{ObjectId, TargetId};
 use rustix::fs::{Mode, OFlags};
@@ -16,8 +18,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::target::{DirectoryMedium, Identity, Medium};
-use store::volume::VolumeId;
 
 const ID: ObjectId = ObjectId(0x1_0000_002a);
 const OTHER: ObjectId = ObjectId(0x1_0000_002b);

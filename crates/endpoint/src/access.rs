@@ -2,9 +2,9 @@
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST};
+use node::control::Problem;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use store::control::Problem;
 
 /// Minimum length of a token, against guessing.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -21,7 +21,7 @@ impl Access {
                 .so("the volume is not mounted")
                 .try_this(mend.to_owned())
         };
-        let text = store::host::read_secret(file).map_err(|why| wrong(why, "mend that, or name another file"))?;
+        let text = object::host::read_secret(file).map_err(|why| wrong(why, "mend that, or name another file"))?;
         let token = text.trim();
         if token.len() < TOKEN_BYTES_MIN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             let form = format!("it is no token: at least {TOKEN_BYTES_MIN} letters, digits and signs in one line are");

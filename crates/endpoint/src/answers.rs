@@ -6,17 +6,17 @@ use crate::look::CachedQuery;
 use crate::space::{self, Space};
 use crate::{Watched, page};
 use bytes::Bytes;
+use engine::stats::OPEN_METRICS;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY, WWW_AUTHENTICATE,
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
+use node::control::{Problem, exit};
+use node::daemon::Health;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
-use store::control::{Problem, exit};
-use store::daemon::Health;
-use store::stats::OPEN_METRICS;
 
 /// Time that a result is reused: it bounds the work, however many clients ask.
 const FRESH: Duration = Duration::from_millis(500);

@@ -17,9 +17,9 @@ mod tests;
 pub use jobs::{Job, Staging};
 pub use server::{Endpoint, Listening};
 
+use node::control::Problem;
+use node::daemon::Health;
 use serde_json::Value;
-use store::control::Problem;
-use store::daemon::Health;
 
 /// Interface to the daemon. Slow queries run on a thread of their own, one at a time.
 pub trait Watched: Send + Sync + 'static {

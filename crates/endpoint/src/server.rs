@@ -4,9 +4,12 @@ use crate::Watched;
 use crate::access::Access;
 use crate::answers::Answers;
 use crate::places::Places;
+use engine::volume;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use node::control::Problem;
+use object::workers::apart;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -17,9 +20,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
-use store::control::Problem;
-use store::volume;
-use store::workers::apart;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -174,7 +174,7 @@ fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Problem> {
         .ok()
         .filter(|chain| !chain.is_empty())
         .ok_or_else(|| wrong(certificate, "it has no certificate".into()))?;
-    let text = store::host::read_secret(key).map_err(|why| wrong(key, why))?;
+    let text = object::host::read_secret(key).map_err(|why| wrong(key, why))?;
     let secret = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| wrong(key, "it has no key".into()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)

@@ -3,12 +3,12 @@
 //! A scan begins at a request for the page, never two at a time. The next one waits at least [`EVERY`] after the
 //! last, and fifty times its duration. So scans take at most a fiftieth of the time, however many names there are.
 
+use node::control::Problem;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::control::Problem;
 use tokio::task::JoinHandle;
 
 /// Minimum interval between two scans.

@@ -5,6 +5,7 @@ mod dashboard;
 mod in_browser;
 
 use super::*;
+use engine::volume;
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +15,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use store::volume;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 

@@ -4,11 +4,11 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::exec::{Spec, User};
 use crate::request::{Caller, JobId, PartKind, Plan, Submit};
+use engine::source::JOB_VARIABLE;
 use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use store::source::JOB_VARIABLE;
 
 /// Makes a directory that other users may traverse if necessary, but never list.
 pub(crate) fn make_dir(dir: &Path) -> std::io::Result<()> {

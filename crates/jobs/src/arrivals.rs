@@ -20,8 +20,10 @@ mod queue_view;
 use crate::request::{Arrival, Caller, StageInput};
 use crate::volume::Volume;
 use landed::Landed;
+use meta::state::State;
 use nodes::Nodes;
 pub use nodes::Peers;
+use object::workers::{Pool, apart};
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::schedule::just_in_time::{Config, Stats, WhenFull};
@@ -30,8 +32,6 @@ use queue_view::{Action, QueueView};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::state::State;
-use store::workers::{Pool, apart};
 
 /// Key of the measured rates of sources in the state store.
 const RATES: &str = "source-rate";

@@ -11,6 +11,7 @@
 
 use crate::exec::now_ms;
 use crate::queue::{Queue, State, WaitsFor};
+use object::workers::apart;
 use policy::machine::Machine;
 use policy::protect::availability::{Action, Availability, Config, Event, JobId, Lost, Waiting};
 use policy::{FileId, ObjectId, Time};
@@ -19,7 +20,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use store::workers::apart;
 
 /// State of the input of one job.
 pub struct Looked<L> {

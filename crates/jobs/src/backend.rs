@@ -22,6 +22,8 @@ use crate::known::{KnownJob, KnownJobs};
 use crate::notice::Over;
 use crate::request::{JobId, JobState, Kind};
 use crate::volume::Volume;
+use meta::state::State;
+use object::workers::{Pool, apart};
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::schedule::easy::{self, Easy};
@@ -32,8 +34,6 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::state::State;
-use store::workers::{Pool, apart};
 
 /// Backend that runs jobs: the built-in runner, another scheduler on our behalf, or Slurm through its hooks.
 pub(crate) trait Backend: Sized + Send + Sync + 'static {
@@ -136,7 +136,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// All records of one kind that the last daemon kept.
-    pub fn records<T: DeserializeOwned>(&self, kind: &str) -> store::Result<Vec<T>> {
+    pub fn records<T: DeserializeOwned>(&self, kind: &str) -> object::Result<Vec<T>> {
         let read = |(key, bytes): (String, Vec<u8>)| {
             let read = serde_json::from_slice(&bytes);
             read.inspect_err(|error| tracing::error!("{kind} {key} cannot be read and is ignored: {error}")).ok()
@@ -191,7 +191,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    fn tell_other_nodes(&self, job: &Job<B::JobData>) -> store::Result<()> {
+    fn tell_other_nodes(&self, job: &Job<B::JobData>) -> object::Result<()> {
         self.config.known.as_ref().map_or(Ok(()), |known| known.put(known_job::<B>(known, job)))
     }
 
@@ -206,7 +206,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// Loads the jobs that the last daemon kept, and publishes exactly these to the other nodes.
-    pub fn kept_jobs(&self) -> store::Result<BTreeMap<JobId, Job<B::JobData>>> {
+    pub fn kept_jobs(&self) -> object::Result<BTreeMap<JobId, Job<B::JobData>>> {
         let jobs =
             self.records(B::RECORDS)?.into_iter().map(|job: Job<B::JobData>| (job.id, job)).collect::<BTreeMap<_, _>>();
         self.config

@@ -1,9 +1,9 @@
 //! Bodies of requests and answers on the control socket, from and to JSON, for all handlers of jobs.
 
+use node::control::Problem;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use store::control::Problem;
 
 /// Reads the body of a request.
 pub(crate) fn read<T: DeserializeOwned>(args: Value) -> Result<T, Problem> {

@@ -163,7 +163,7 @@ pub fn try_to_remove(datawarp: &DataWarp) -> std::io::Result<()> {
     let Some((at, name)) = path.and_then(|path| path.parent().zip(path.file_name())) else { return Ok(()) };
     let top = open(rustix::fs::CWD, at)?;
     is_ours(&top)?;
-    match std::fs::remove_dir_all(Path::new(&store::host::descriptor_path(&top)).join(name)) {
+    match std::fs::remove_dir_all(Path::new(&object::host::descriptor_path(&top)).join(name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

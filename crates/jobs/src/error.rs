@@ -1,7 +1,7 @@
 //! Reasons to refuse requests about jobs, and their form on the control socket.
 
 use crate::request::{Complaint, JobId};
-use store::control::Problem;
+use node::control::Problem;
 
 /// Why a request was refused.
 #[derive(Debug, thiserror::Error)]

@@ -7,13 +7,13 @@
 
 use crate::known::{KnownJob, KnownJobs, OF_RUNNER};
 use crate::request::{Caller, JobId, SilentHosts};
+use node::calls::{Answer, Calls, SILENT, To};
+use node::control::{self, Handler, Responder, exit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use store::calls::{Answer, Calls, SILENT, To};
-use store::control::{self, Handler, Responder, exit};
 
 /// Time limit of a list for the answer of each node.
 const LIST_MAX: Duration = Duration::from_secs(3);

@@ -18,12 +18,12 @@ mod pump;
 mod supervise;
 
 use crate::request::{Ending, PartKind, StepReport};
+use node::control::exit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use store::control::exit;
 
 /// Everything that a part needs to run, fixed at submission. Holds the user's environment: mode 0600, removed when the
 /// job ends.

@@ -4,13 +4,13 @@
 
 use crate::queue::InputsOf;
 use crate::request::{Caller, JobId, Kind};
+use meta::state::{KNOWN_JOBS as KIND, State};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::state::{KNOWN_JOBS as KIND, State};
 
 /// Kind of the records in which a node keeps its runner's jobs.
 pub(crate) const OF_RUNNER: &str = "job";
@@ -95,7 +95,7 @@ impl KnownJobs {
     }
 
     /// Publishes a job of this node.
-    pub(crate) fn put(&self, known: KnownJob) -> store::Result<()> {
+    pub(crate) fn put(&self, known: KnownJob) -> object::Result<()> {
         let key = known.key();
         let mut written = self.written.lock();
         if written.get(&key) == Some(&known) {
@@ -108,14 +108,14 @@ impl KnownJobs {
     }
 
     /// Removes a job of this node.
-    pub(crate) fn remove(&self, records: &str, id: JobId) -> store::Result<()> {
+    pub(crate) fn remove(&self, records: &str, id: JobId) -> object::Result<()> {
         let key = key(&self.node, records, id);
         self.written.lock().remove(&key);
         self.state.record_remove(KIND, &key).map(drop)
     }
 
     /// Publishes all jobs that this node keeps in records of this kind, and removes the others.
-    pub(crate) fn settle(&self, records: &str, jobs: impl Iterator<Item = KnownJob>) -> store::Result<()> {
+    pub(crate) fn settle(&self, records: &str, jobs: impl Iterator<Item = KnownJob>) -> object::Result<()> {
         let mut there = BTreeSet::new();
         for job in jobs {
             there.insert(job.id);
@@ -125,7 +125,7 @@ impl KnownJobs {
         self.all()?.into_iter().filter(is_gone).try_for_each(|job| self.remove(records, job.id))
     }
 
-    fn all(&self) -> store::Result<Vec<KnownJob>> {
+    fn all(&self) -> object::Result<Vec<KnownJob>> {
         let read = |(key, value): (String, Vec<u8>)| {
             let read = serde_json::from_slice(&value);
             read.inspect_err(|error| tracing::error!("{KIND} {key} cannot be read and is ignored: {error}")).ok()
@@ -134,22 +134,22 @@ impl KnownJobs {
     }
 
     /// The jobs of the other nodes.
-    pub fn elsewhere(&self) -> store::Result<Vec<KnownJob>> {
+    pub fn elsewhere(&self) -> object::Result<Vec<KnownJob>> {
         Ok(self.all()?.into_iter().filter(|job| job.node != self.node).collect())
     }
 
     /// A job of another node, by the kind of its records and its number.
-    pub fn find(&self, records: &str, id: JobId) -> store::Result<Option<KnownJob>> {
+    pub fn find(&self, records: &str, id: JobId) -> object::Result<Option<KnownJob>> {
         Ok(self.elsewhere()?.into_iter().find(|job| job.id == id && job.records == records))
     }
 
     /// Owners of the jobs of other nodes, by kind of records and number.
-    pub fn owners_elsewhere(&self) -> store::Result<BTreeMap<(String, JobId), u32>> {
+    pub fn owners_elsewhere(&self) -> object::Result<BTreeMap<(String, JobId), u32>> {
         Ok(self.elsewhere()?.into_iter().map(|job| ((job.records, job.id), job.uid)).collect())
     }
 
     /// The paths in the volume that unfinished jobs of other nodes need.
-    pub fn needed_elsewhere(&self) -> store::Result<Vec<PathBuf>> {
+    pub fn needed_elsewhere(&self) -> object::Result<Vec<PathBuf>> {
         Ok(self.elsewhere()?.into_iter().flat_map(|job| job.needs).collect())
     }
 

@@ -13,6 +13,7 @@ use crate::exec::{Spec, User, now_ms, outside};
 use crate::job::Job;
 use crate::request::{Caller, JobId, JobState, Mail, PartKind};
 use crate::volume::Volume;
+use object::workers::Pool;
 use parking_lot::Mutex;
 use policy::schedule::notices::{self, NoticeId};
 use std::collections::BTreeMap;
@@ -20,7 +21,6 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::workers::Pool;
 
 /// Maxima of running notices and of waiting notices of a user, and their time limit: guesses.
 const PLACES: usize = 4;

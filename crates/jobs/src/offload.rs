@@ -11,11 +11,11 @@ use crate::config::Config;
 use crate::exec::{Spec, now_ms, outside};
 use crate::plan::run_words;
 use crate::request::{Early, JobId, PartKind};
+use object::workers::apart;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use store::workers::apart;
 
 /// Interval between two checks of results. A result must be closed and unchanged from one to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -11,6 +11,7 @@ mod replica_table;
 
 use crate::queue::Queue;
 use crate::request::InputReplica;
+use object::workers::apart;
 use parking_lot::{Condvar, Mutex};
 use policy::protect::replica::{CreateReason, Event, JobId, Life, Protection};
 use policy::{FileId, Time};
@@ -19,7 +20,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use store::workers::apart;
 
 /// The volume that has the copies. All calls may block.
 pub trait Copies: Send + Sync + 'static {

@@ -23,13 +23,13 @@ use crate::everywhere::Everywhere;
 use crate::offload;
 use crate::request::{JobId, JobState};
 use crate::volume::Volume;
+use meta::state::State;
+use node::calls::Calls;
+use node::control::Handler;
 pub use serve::PREFIX;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::calls::Calls;
-use store::control::Handler;
-use store::state::State;
 
 /// The runner, shared by the daemon's connections. Its jobs outlive [`Runner::shut_down`] and drop.
 pub struct Runner {

@@ -40,14 +40,14 @@ use crate::everywhere::Everywhere;
 use crate::request::{JobId, JobState};
 use crate::runner::Runner;
 use crate::volume::Volume;
+use meta::state::State;
+use node::calls::Calls;
+use node::control::Handler;
 use policy::schedule::easy;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
-use store::calls::Calls;
-use store::control::Handler;
-use store::state::State;
 
 /// The jobs of Slurm that use this volume. Ends when dropped or [`Slurm::shut_down`]; transfers go on running.
 pub struct Slurm {

@@ -2,10 +2,10 @@
 
 use crate::directives::SCRIPT_BYTES_MAX;
 use crate::request::{Overrides, Script, Submit};
+use object::host::umask;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use store::host::umask;
 
 /// Reads a script, at most the permitted size, and only from a plain file.
 pub fn read_script(path: &Path) -> std::io::Result<Vec<u8>> {

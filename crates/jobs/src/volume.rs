@@ -2,9 +2,9 @@
 //! memory.
 
 use crate::request::{Caller, CheckReport, Incoming, JobId, JobState, Protected, RecoveryEvent, StageInput, Transfer};
+use node::daemon::JobFacts;
 use policy::schedule::just_in_time;
 use std::path::{Path, PathBuf};
-use store::daemon::JobFacts;
 
 /// The volume as jobs see it. All calls may block; none is made while the runner holds a lock.
 ///

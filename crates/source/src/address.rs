@@ -51,7 +51,7 @@ pub struct Address {
 /// Why a URI is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// A URI that must not be stored; see `store::source::check_uri`.
+    /// A URI that must not be stored; see `engine::source::check_uri`.
     #[error("{0}")]
     Uri(String),
     /// A part that could be mistaken for an option or another path.
@@ -68,7 +68,7 @@ pub enum AddressError {
 impl Address {
     /// Parses a URI.
     pub fn parse(uri: &str) -> Result<Address, AddressError> {
-        store::source::check_uri(uri).map_err(|e| AddressError::Uri(e.to_string()))?;
+        engine::source::check_uri(uri).map_err(|e| AddressError::Uri(e.to_string()))?;
         let url = Url::parse(uri).map_err(|e| AddressError::Uri(e.to_string()))?;
         let (scheme, secure) = match url.scheme() {
             "http" => (Scheme::Http, false),

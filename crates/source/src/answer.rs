@@ -5,12 +5,12 @@
 
 use crate::failure;
 use crate::guard::same;
+use engine::source::{SourceError, Version};
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap};
 use opendal::raw::{parse_etag, parse_last_modified};
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
-use store::source::{SourceError, Version};
 
 /// Longest tag that is stored: it is kept with the file, where there is room for a page.
 const TAG_BYTES_MAX: usize = 256;

@@ -2,6 +2,7 @@
 
 use crate::connect::{BoxError, Connector};
 use bytes::Bytes;
+use engine::source::SourceError;
 use futures_util::{Stream, TryStreamExt};
 use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
 use http::uri::Scheme;
@@ -16,7 +17,6 @@ use opendal::Buffer;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use store::source::SourceError;
 
 /// Maximum of redirects per request, the same as in reqwest.
 const REDIRECTS_MAX: usize = 10;

@@ -7,11 +7,11 @@
 use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::Runtime;
+use engine::rights;
+use engine::source::{Identity, Source, SourceError, Version};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::rights;
-use store::source::{Identity, Source, SourceError, Version};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Bytes that are read from a program at once.

@@ -13,14 +13,15 @@
 //! ```
 
 use crate::address::{Address, Scheme};
+use engine::rights;
+use engine::source::{Identity, SourceError};
+use object::users::home_of;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use store::rights;
-use store::source::{Identity, SourceError};
 
 /// The variables of a user's environment that are read; a client passes on these and no others.
 pub const CREDENTIAL_VARIABLES: &[&str] = &[
@@ -141,7 +142,7 @@ fn overlay(found: &mut Credentials, scheme: Scheme, environment: &BTreeMap<Strin
 
 fn from_file(address: &Address, who: &Identity) -> Result<Credentials, SourceError> {
     let named = who.credentials_file.clone();
-    let Some(path) = named.clone().or_else(|| rights::home_of(who.uid).map(|home| home.join(DEFAULT_FILE))) else {
+    let Some(path) = named.clone().or_else(|| home_of(who.uid).map(|home| home.join(DEFAULT_FILE))) else {
         return Ok(Credentials::default());
     };
     let text = match rights::with_rights_of(who, {

@@ -8,12 +8,12 @@ use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
 use crate::transport;
+use engine::source::{Entry, EntryKind, Source, SourceError, Upload, Version};
 use futures_util::StreamExt;
 use opendal::{Builder, Metadata, Operator, services};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use store::source::{Entry, EntryKind, Source, SourceError, Upload, Version};
 use tokio::sync::Semaphore;
 
 /// Maximum of entries of a listing.

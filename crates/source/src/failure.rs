@@ -2,11 +2,11 @@
 
 use crate::client::Endless;
 use crate::connect::BoxError;
+use engine::source::SourceError;
 use http::StatusCode;
 use hyper_util::client::legacy;
 use openssh_sftp_client::error::SftpErrorKind;
 use std::error::Error;
-use store::source::SourceError;
 
 /// A server's longer texts are pages for people, and less informative than the status.
 const SAID_MAX: usize = 300;

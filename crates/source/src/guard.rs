@@ -3,9 +3,9 @@
 //! Where the protocol guards each read by an entity tag, that decides. Elsewhere size and modification time are
 //! checked again, but not before every single range: stripe checksums catch changes between two checks.
 
+use engine::source::{SourceError, Version};
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
-use store::source::{SourceError, Version};
 
 /// Validity of a check. A guess: short compared with a staging, long compared with a range.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);

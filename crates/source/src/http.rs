@@ -7,6 +7,7 @@ use crate::credentials::{Credentials, Secret};
 use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
+use engine::source::{Source, SourceError, Version};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, IF_MATCH, RANGE};
 use http::request::Builder;
 use http::{Method, Request, Response, StatusCode};
@@ -19,7 +20,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use store::source::{Source, SourceError, Version};
 use tokio::sync::Semaphore;
 
 /// Parallel transfers of a session.

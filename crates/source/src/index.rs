@@ -2,8 +2,8 @@
 
 use crate::http::HttpSession;
 use crate::listing::{self, Kind};
+use engine::source::{Entry, SourceError};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use store::source::{Entry, SourceError};
 
 /// Most entries of a tree. Each file's size is requested, unless its listing contains it: more take hours.
 const ENTRIES_MAX: usize = 100_000;

@@ -1,6 +1,6 @@
 //! Remote sources of staged data: the one crate that knows OpenDAL, ssh and an asynchronous runtime.
 //!
-//! [`Sources`] implements `store::source::Opener`. Its protocols are http, https and webdav (through hyper), s3 and
+//! [`Sources`] implements `engine::source::Opener`. Its protocols are http, https and webdav (through hyper), s3 and
 //! ftp (through OpenDAL), sftp (through the user's own `ssh`) and local files. Any other scheme goes through an
 //! external command. Calls block and have deadlines; they may come from any thread that is not part of an asynchronous
 //! runtime.

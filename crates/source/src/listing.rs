@@ -4,8 +4,8 @@
 //! So links to the parent or for sorting do not count. Any page takes one pass.
 
 use crate::address::decode;
+use engine::source::EntryKind;
 use std::collections::BTreeMap;
-use store::source::EntryKind;
 use url::Url;
 
 /// Entries of a directory by name. The size of a file is set if the page has it exactly.

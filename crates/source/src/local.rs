@@ -3,6 +3,8 @@
 use crate::failure;
 use crate::guard::same;
 use crate::runtime::Runtime;
+use engine::rights::with_rights_of;
+use engine::source::{Entry, EntryKind, Identity, Source, SourceError, Upload, Version};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{Result as IoResult, Write};
@@ -10,8 +12,6 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::rights::with_rights_of;
-use store::source::{Entry, EntryKind, Identity, Source, SourceError, Upload, Version};
 
 /// Bytes of one read: small enough for a processor's cache.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -39,7 +39,7 @@ fn opened_as(
     let opened = with_rights_of(who, move || -> IoResult<Result<File, String>> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from(rustix::fs::open(&target, flags, Mode::from_raw_mode(mode))?);
-        let real = std::fs::read_link(store::host::descriptor_path(&file))?;
+        let real = std::fs::read_link(object::host::descriptor_path(&file))?;
         if refused.iter().any(|inner| real.starts_with(inner)) {
             return Ok(Err(real.display().to_string()));
         }

@@ -5,10 +5,10 @@ use crate::failure;
 use crate::http::HttpAccess;
 use crate::runtime::Runtime;
 use bytes::Bytes;
+use engine::source::{SourceError, Upload, Version};
 use http::{Method, StatusCode};
 use opendal::Buffer;
 use std::sync::Arc;
-use store::source::{SourceError, Upload, Version};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 

@@ -167,7 +167,7 @@ pub fn recognise(argv: &[String]) -> Option<Recognised> {
         _ => None,
     }?;
     // A URI that may not be stored (with a password in it, say) is no source.
-    let storable = store::source::check_uri(&found.uri).is_ok();
+    let storable = engine::source::check_uri(&found.uri).is_ok();
     (storable && !found.destination.is_empty()).then_some(found)
 }
 

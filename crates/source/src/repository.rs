@@ -4,8 +4,8 @@
 //! checked where they are used.
 
 use crate::http::HttpSession;
+use engine::source::{Deposited, SourceError};
 use serde::Deserialize;
-use store::source::{Deposited, SourceError};
 use url::Url;
 
 /// Prefix of Zenodo's DOIs, followed by a record's number.

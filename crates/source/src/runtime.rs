@@ -1,11 +1,11 @@
 //! Blocking interface over one small asynchronous runtime: every call has a deadline.
 
 use crate::failure;
+use engine::source::SourceError;
 use std::future::Future;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use store::source::SourceError;
 
 /// Threads that drive the protocols. They only move bytes between sockets and buffers.
 const WORKER_THREADS: usize = 2;

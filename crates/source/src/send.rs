@@ -2,9 +2,9 @@
 
 use crate::failure;
 use crate::sftp::{Live, SftpSession, remote_path, stat};
+use engine::source::{SourceError, Upload, Version};
 use openssh_sftp_client::file::File;
 use std::sync::Arc;
-use store::source::{SourceError, Upload, Version};
 
 /// A running upload.
 pub struct SftpUpload {

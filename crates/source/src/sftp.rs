@@ -10,6 +10,8 @@ use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
 use bytes::BytesMut;
+use engine::rights;
+use engine::source::{Entry, EntryKind, Identity, Source, SourceError, Version};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use openssh_sftp_client::{Sftp, SftpOptions, file::File};
@@ -17,8 +19,6 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::rights;
-use store::source::{Entry, EntryKind, Identity, Source, SourceError, Version};
 use tokio::io::AsyncSeekExt;
 use tokio::sync::{Mutex, Semaphore};
 

@@ -12,12 +12,12 @@ use crate::repository::{self, Asked, Bases};
 use crate::runtime::Runtime;
 use crate::send::SftpUpload;
 use crate::sftp::{self, HostKeys, SftpSession, SftpSource};
+use engine::source::{Deposited, Entry, Identity, Opener, Source, SourceError, Started, Upload};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use store::source::{Deposited, Entry, Identity, Opener, Source, SourceError, Started, Upload};
 
 /// Maximum of kept sessions; the least recently used one is closed first.
 const SESSIONS_MAX: usize = 32;
@@ -87,7 +87,7 @@ impl Sources {
     pub fn new(settings: Settings) -> std::io::Result<Sources> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = Arc::new(Runtime::new(settings.patience));
-        let real = store::volume::real_paths(&settings.refused, REAL_PATHS_PATIENCE).into_iter();
+        let real = engine::volume::real_paths(&settings.refused, REAL_PATHS_PATIENCE).into_iter();
         let refused = real.zip(&settings.refused).map(|(real, path)| real.unwrap_or_else(|| path.clone()));
         let refused = Arc::new(refused.collect());
         Ok(Sources { runtime, settings, refused, sessions: Mutex::default(), temporaries: AtomicU32::new(0) })

@@ -5,10 +5,10 @@
 #[allow(dead_code, reason = "some of it is for the tests of the whole alone")]
 mod server;
 
+use engine::source::{Identity, Opener};
 use server::{Authority, Ftpd, Nginx, data, who};
 use source::{Settings, Sources};
 use std::process::Command;
-use store::source::{Identity, Opener};
 
 /// Variable with the source, for the child process that reads.
 const URI: &str = "TEST_URI";

@@ -3,13 +3,13 @@
 #[allow(dead_code, reason = "some of it is for other tests")]
 mod server;
 
+use engine::source::{EntryKind, Opener, SourceError};
 use server::port::free_port;
 use server::{Nginx, data, installed, start, who};
 use source::{Settings, Sources};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use store::source::{EntryKind, Opener, SourceError};
 
 /// A tree with names that need escapes in a URI.
 fn make(root: &Path) {

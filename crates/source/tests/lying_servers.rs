@@ -1,5 +1,6 @@
 //! Servers whose answers do not match the request, with and without a sign of it.
 
+use engine::source::{Identity, Opener, Source, SourceError, Upload};
 use source::{Settings, Sources};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,7 +9,6 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::source::{Identity, Opener, Source, SourceError, Upload};
 
 /// A request: its first line and the relevant headers.
 struct Request {

@@ -4,12 +4,12 @@
 #[allow(dead_code, reason = "some of it is for the tests of the whole alone")]
 mod server;
 
+use engine::source::{EntryKind, Identity, Opener, Source, SourceError, Started};
 use server::{Ftpd, Nginx, Sshd, data, who};
 use source::{HostKeys, Settings, Sources};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use store::source::{EntryKind, Identity, Opener, Source, SourceError, Started};
 
 fn sources() -> Sources {
     let settings = Settings { patience: Duration::from_secs(20), host_keys: HostKeys::Strict, ..Settings::default() };

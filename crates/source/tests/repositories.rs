@@ -3,10 +3,10 @@
 #[allow(dead_code, reason = "some of it is for other tests")]
 mod server;
 
+use engine::source::{Deposited, Opener, SourceError};
 use server::{Nginx, data, who};
 use source::{Settings, Sources};
 use std::fs;
-use store::source::{Deposited, Opener, SourceError};
 
 /// A server with a record of two files, and DOIs.
 fn repository() -> Option<(Nginx, Sources)> {

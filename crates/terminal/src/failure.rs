@@ -1,9 +1,9 @@
 //! Failures of commands, shown as cause, consequence and next step.
 
+use engine::volume::Problems;
+use node::control::{Problem, exit};
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use store::control::{Problem, exit};
-use store::volume::Problems;
 
 /// Reason why a command failed.
 #[derive(Debug)]

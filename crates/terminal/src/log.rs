@@ -4,12 +4,12 @@ mod lines;
 
 use crate::failure::Result;
 use lines::{Form, Lines};
+use node::control::Problem;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use store::control::Problem;
 use tracing::field::Field;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_logged_is_said_by_levels_and_crates() {
-        for good in ["info", "off", "warn,store=debug", " store::recovery=trace , connect=info", "", "DEBUG"] {
+        for good in ["info", "off", "warn,store=debug", " engine::recovery=trace , connect=info", "", "DEBUG"] {
             assert!(parse(good).is_ok(), "{good:?}");
         }
         for bad in ["inof", "garbage=zzz", "store", "stroe=debug", "store=debg", "hyper=debug"] {

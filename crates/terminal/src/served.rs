@@ -3,12 +3,12 @@
 
 use crate::failure::Result;
 use crate::{shown, signals};
+use node::control::{Problem, exit};
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
-use store::control::{Problem, exit};
 
 /// Line that the background process prints once it serves.
 const MOUNTED: &str = "mounted";

@@ -1,8 +1,8 @@
 //! Reaction to signals, on a thread of its own that ends with the process.
 
+use object::workers::apart;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
-use store::workers::apart;
 
 /// Signals by which a user ends a command.
 pub const INTERRUPTS: &[i32] = &[SIGINT, SIGTERM];

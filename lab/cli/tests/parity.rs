@@ -18,6 +18,8 @@ mod tier;
 #[path = "parity/volume.rs"]
 mod volume;
 
+use engine::cache::Stream;
+use engine::file::Reading;
 use policy::cache::{Action, Block, Event, Fetch, LevelConfig, Logged, RequestId, Span};
 use policy::{Time, words};
 use sim::block::{Merging, Scheduler};
@@ -26,8 +28,6 @@ use sim::storage::{Array, Device, Service, Storage};
 use sim::world::{Access, Arrival, Config, Placement, World, Writes};
 use stage::Stage;
 use std::collections::HashMap;
-use store::cache::Stream;
-use store::file::Reading;
 
 const BLOCK: u64 = 4096;
 const FILES: u32 = 2;

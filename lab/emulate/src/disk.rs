@@ -8,6 +8,9 @@ use crate::pace::Pace;
 use crate::serve::Shared;
 use crate::spindle::{Arrival, Spindle};
 use fuser::BackgroundSession;
+use meta::namespace::Namespace;
+use node::mount::front::{Mounting, serve};
+use node::mount::mountpoint::{clear_stale, detach, unmount_unused};
 use parking_lot::Mutex;
 use policy::time::Time;
 use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
@@ -18,9 +21,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store::mount::front::{Mounting, serve};
-use store::mount::mountpoint::{clear_stale, detach, unmount_unused};
-use store::namespace::Namespace;
 
 /// FUSE threads. Few suffice, since they never wait for the device.
 const THREADS: usize = 4;

@@ -7,7 +7,13 @@ use crate::extents::Extents;
 use crate::figures::Figures;
 use crate::options::Options;
 use crate::spindle::Spindle;
+use engine::stats::Op;
 use fuser::{FileAttr, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite};
+use meta::namespace::{Caller, Listing, Namespace, NodeId};
+use node::mount::answer::{Answer, Changes, Ttl};
+use node::mount::convert::attributes;
+use node::mount::front::{ClosedBy, FileSystem, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest};
+use node::mount::handles::Handles;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
@@ -15,12 +21,6 @@ use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::Arc;
-use store::mount::answer::{Answer, Changes, Ttl};
-use store::mount::convert::attributes;
-use store::mount::front::{ClosedBy, FileSystem, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest};
-use store::mount::handles::Handles;
-use store::namespace::{Caller, Listing, Namespace, NodeId};
-use store::stats::Op;
 
 /// Maximum of background requests that the kernel sends at once.
 const BACKGROUND_MAX: u16 = 256;

@@ -7,10 +7,10 @@ use crate::table::{self, Cell, Column, Output, column};
 use crate::users;
 use clap::builder::ValueParser;
 use clap::{Args, ValueEnum};
+use node::control::answers::{self, JobAccount, JobNumber, UserAccount, read};
+use node::control::{Accounting as Asked, AccountingBy, Request};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use store::control::answers::{self, JobAccount, JobNumber, UserAccount, read};
-use store::control::{Accounting as Asked, AccountingBy, Request};
 
 /// Show what each user or each job read, wrote and staged
 ///

@@ -6,10 +6,10 @@ use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::builder::ValueParser;
 use clap::{Args, Subcommand};
+use node::control::answers::{self, BalanceOutcome, read};
+use node::control::{Request, exit};
 use serde_json::Value;
 use std::time::Duration;
-use store::control::answers::{self, BalanceOutcome, read};
-use store::control::{Request, exit};
 
 /// Interval of progress checks with `--wait`.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -6,10 +6,10 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
+use engine::recovery::Outcome;
+use node::control::answers::{self, read};
+use node::control::{Client, Request, exit};
 use std::path::PathBuf;
-use store::control::answers::{self, read};
-use store::control::{Client, Request, exit};
-use store::recovery::Outcome;
 
 /// Look for lost, half-done and left-over objects, and set them right
 ///
@@ -60,7 +60,7 @@ impl Check {
         let volume = volume.map_or_else(|| context.find(), Ok)?;
         let repair = self.repair || self.before_job;
         let (before_job, deep, drop_unknown) = (self.before_job, self.deep, self.drop_unknown);
-        let request = Request::Check(store::control::Check { repair, before_job, deep, drop_unknown, paths });
+        let request = Request::Check(node::control::Check { repair, before_job, deep, drop_unknown, paths });
         let mut client = Client::connect(&volume.socket())?;
         let hint = "run the same command again";
         let report = work::follow(|progress| client.ask(&request, progress), Some(hint))?;

@@ -10,12 +10,12 @@ use crate::shown;
 use clap::{ArgAction, CommandFactory};
 use jobs::request::{JobSummary, List};
 use jobs::slurm::wire::Summary;
+use node::control::answers::{Targets, read};
+use node::control::{Request, mounts};
+use object::workers::within;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use store::control::answers::{Targets, read};
-use store::control::{Request, mounts};
-use store::workers::within;
 
 /// A shell that waits longer seems to hang; the process itself takes some of the 200 ms that are promised.
 const PATIENCE: Duration = Duration::from_millis(150);

@@ -9,13 +9,13 @@ use ::connect::set::{BytesOver, SetError, SetOptions};
 use ::connect::status::{ATTRIBUTE, Connection};
 use ::connect::{Connected, Options, Recipe, StartError, Status};
 use clap::{Args, ValueEnum};
+use node::control::Problem;
 use policy::Time;
 use policy::connections::{CONNECTIONS_MAX, LinkConfig, Policy};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use store::control::Problem;
 
 /// Reach a server over several connections behind one mount point
 ///

@@ -6,12 +6,12 @@ use crate::failure::Result;
 use crate::shown::{self, Output};
 use crate::users;
 use clap::{Args, ValueEnum};
+use node::control::answers::{File, Search, Targets, read};
+use node::control::{Client, Find, Request, Sum, exit};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
-use store::control::answers::{File, Search, Targets, read};
-use store::control::{Client, Find, Request, Sum, exit};
 
 /// Show how much room there is, and what takes it
 ///

@@ -15,10 +15,10 @@ use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
 use finding::{Finding, Subject, Weight};
+use node::control::{ENVIRONMENT, Problem, exit, find, mounts, socket_of};
 use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use store::control::{ENVIRONMENT, Problem, exit, find, mounts, socket_of};
 
 /// Look for what of this machine would make a volume fail, run slowly or lose data
 ///

@@ -4,10 +4,10 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::Args;
+use node::control::{Client, Found, Problem, Request, exit, is_dead};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use store::control::{Client, Found, Problem, Request, exit, is_dead};
 
 /// Unmount the volume and stop its daemon
 ///
@@ -68,7 +68,7 @@ impl Down {
 
 /// Whether a volume that was mounted is not any more.
 fn is_unmounted(found: &Found) -> bool {
-    found.mount_point.is_some() && store::control::mounts().iter().all(|mount| mount.state != found.state)
+    found.mount_point.is_some() && node::control::mounts().iter().all(|mount| mount.state != found.state)
 }
 
 /// Breaks the connection between kernel and daemon, so that waiting calls end, and unmounts.

@@ -5,13 +5,13 @@ use crate::failure::Result;
 use crate::shown::{Output, count, moment_ms, plain};
 use clap::Args;
 use clap::builder::ValueParser;
+use engine::events::{Event, Kind};
+use node::control::answers::{EventLine, read};
+use node::control::{Client, Events as Asked, Request, exit};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use store::control::answers::{EventLine, read};
-use store::control::{Client, Events as Asked, Request, exit};
-use store::events::{Event, Kind};
 
 /// From one try to reach a daemon that went away to the next.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -94,7 +94,7 @@ impl Events {
     }
 
     /// Prints the events of one daemon, and records the position of the last.
-    fn ask(&self, socket: &Path, asked: &mut Asked) -> std::result::Result<(), store::control::Problem> {
+    fn ask(&self, socket: &Path, asked: &mut Asked) -> std::result::Result<(), node::control::Problem> {
         let mut client = Client::connect(socket)?;
         let request = Request::Events(asked.clone());
         client.ask(&request, &mut |told| {

@@ -5,9 +5,9 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::Output;
 use clap::Args;
+use node::control::Request;
+use node::control::answers::Explanation;
 use std::path::PathBuf;
-use store::control::Request;
-use store::control::answers::Explanation;
 
 /// Say in plain words where a file lies and why, and what would happen if a target failed
 #[derive(Debug, Args)]

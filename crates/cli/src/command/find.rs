@@ -6,11 +6,11 @@ use crate::shown::{self, Output};
 use crate::users;
 use clap::Args;
 use clap::builder::ValueParser;
+use node::control::answers::{File, Search, read};
+use node::control::{Client, Find as Asked, FindState, Request, exit};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use store::control::answers::{File, Search, read};
-use store::control::{Client, Find as Asked, FindState, Request, exit};
 
 /// List files by target, tier, owner, age, size or state
 ///

@@ -27,7 +27,7 @@ pub struct Init {
 
 impl Init {
     pub fn run(self) -> Result<u8> {
-        let file = store::volume::init(&self.dir, self.listen)?;
+        let file = engine::volume::init(&self.dir, self.listen)?;
         let token = self.listen.map(|listen| {
             let clear = if listen.ip().is_loopback() {
                 ""
@@ -53,7 +53,11 @@ fn address(given: &str) -> std::result::Result<SocketAddr, String> {
 
 /// How a browser reaches it: of all addresses of a machine its name stands for one.
 fn reached(listen: SocketAddr) -> String {
-    if listen.ip().is_unspecified() { format!("{}:{}", store::host::name(), listen.port()) } else { listen.to_string() }
+    if listen.ip().is_unspecified() {
+        format!("{}:{}", object::host::name(), listen.port())
+    } else {
+        listen.to_string()
+    }
 }
 
 #[cfg(test)]
@@ -64,8 +68,8 @@ mod tests {
     fn the_dashboard_is_said_to_be_where_a_browser_finds_it() {
         let at = |given| reached(address(given).expect("an address"));
         assert_eq!(at("127.0.0.1:9469"), "127.0.0.1:9469");
-        assert_eq!(at("0.0.0.0:9469"), format!("{}:9469", store::host::name()));
-        assert_eq!(at("[::]:9469"), format!("{}:9469", store::host::name()));
+        assert_eq!(at("0.0.0.0:9469"), format!("{}:9469", object::host::name()));
+        assert_eq!(at("[::]:9469"), format!("{}:9469", object::host::name()));
         for wrong in ["9469", "localhost:9469", "127.0.0.1"] {
             assert!(address(wrong).expect_err("refused").contains("such as 127.0.0.1:9469"), "{wrong}");
         }

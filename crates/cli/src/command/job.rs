@@ -14,6 +14,8 @@ use jobs::request::{
     Complaint, JobDetail, JobId, JobState, JobSummary, Kind, List, Log, LogPiece, NamedSource, OneJob, Overrides,
     PartKind, Retry, Script, SilentHosts, Stream, Submit,
 };
+use node::control::answers::read;
+use node::control::{Client, Problem, exit};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -21,8 +23,6 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use store::control::answers::read;
-use store::control::{Client, Problem, exit};
 
 /// Run job scripts with #STAGEIN and #STAGEOUT lines, on this machine or through Slurm or PBS
 ///
@@ -307,7 +307,7 @@ fn script_of(path: &Path) -> Result<(Vec<u8>, String)> {
 /// The mount point of the volume that a command from here is for, and here; nothing where no volume is found.
 fn place(context: &Context) -> Option<(PathBuf, PathBuf)> {
     let cwd = std::env::current_dir().ok()?;
-    let found = store::control::find(context.volume.as_deref(), Some(&cwd)).ok()?;
+    let found = node::control::find(context.volume.as_deref(), Some(&cwd)).ok()?;
     Some((found.mount_point?, cwd))
 }
 
@@ -372,7 +372,7 @@ fn submit(context: &Context, path: &Path, overrides: Overrides, told: Option<Out
     let cwd = std::env::current_dir()?;
     let (umask, environment) = surroundings();
     let request = Submit { file_name, script: Script::from(script), cwd: cwd.clone(), umask, environment, overrides };
-    let found = store::control::find(context.volume.as_deref(), Some(&cwd))?;
+    let found = node::control::find(context.volume.as_deref(), Some(&cwd))?;
     let answer = Client::connect(&found.socket())?.request("job.submit", request, &mut |_| {})?;
     let submitted: jobs::request::Submitted = read(answer)?;
     if told != Some(Output::Json) {

@@ -6,13 +6,13 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
+use node::control::answers::{self, Text, read};
+use node::control::{Merge, Problem, Request};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use store::control::answers::{self, Text, read};
-use store::control::{Merge, Problem, Request};
 
 /// Show where the bytes of a file lie, or change it
 ///

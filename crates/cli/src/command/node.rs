@@ -6,8 +6,8 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
-use store::control::Request;
-use store::control::answers::{self, Life, Nodes};
+use node::control::Request;
+use node::control::answers::{self, Life, Nodes};
 
 /// Show the nodes that have the volume, and have one leave it
 #[derive(Debug, Args)]

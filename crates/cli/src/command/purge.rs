@@ -5,8 +5,8 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
-use store::control::Request;
-use store::daemon::{PurgeReport, RuleSum};
+use node::control::Request;
+use node::daemon::{PurgeReport, RuleSum};
 
 /// Remove files that are not needed here any more and whose bytes are safe elsewhere
 ///

@@ -10,8 +10,8 @@ use crate::table::Output;
 use crate::users;
 use clap::builder::ValueParser;
 use clap::{Args, Subcommand};
+use node::control::{Client, NewLimit, Problem, QuotaOf, Request, SetQuota};
 use std::path::PathBuf;
-use store::control::{Client, NewLimit, Problem, QuotaOf, Request, SetQuota};
 
 /// Show what limits you, and set what users, groups and directories may have
 ///

@@ -6,9 +6,9 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
-use store::control::answers::{self, read};
-use store::control::{Client, Request, exit};
-use store::recovery::{FindingKind, Outcome};
+use engine::recovery::{FindingKind, Outcome};
+use node::control::answers::{self, read};
+use node::control::{Client, Request, exit};
 
 /// Read every file slowly, compare it with its checksums or its mirrors, and mend what is wrong
 ///
@@ -44,7 +44,7 @@ impl Scrub {
     pub fn run(self, context: &Context) -> Result<u8> {
         let Scrub { rate, anew, status, output } = self;
         let volume = context.find()?;
-        let request = Request::Scrub(store::control::Scrub { anew, rate, status });
+        let request = Request::Scrub(node::control::Scrub { anew, rate, status });
         let mut client = Client::connect(&volume.socket())?;
         let hint = "run the same command without --anew: it goes on where it was";
         let answer = work::follow(|progress| client.ask(&request, progress), (!status).then_some(hint))?;

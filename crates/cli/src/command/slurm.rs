@@ -10,11 +10,11 @@ use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use jobs::request::{JobId, LogPiece, PartKind, Stream};
 use jobs::slurm::wire::{Detail, Log, OneJob, Summary};
+use node::control::{Problem, exit};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::time::{Duration, Instant};
-use store::control::{Problem, exit};
 
 /// A job that is not known yet may still be named by Slurm for this long. The next pass of its scheduler does it, which
 /// comes after half a minute at most where nothing is changed.

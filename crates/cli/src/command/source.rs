@@ -6,9 +6,9 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::Output;
 use clap::{Args, Subcommand};
+use node::control::Request;
+use node::control::answers;
 use std::path::PathBuf;
-use store::control::Request;
-use store::control::answers;
 
 /// Show or say where a file came from, so that lost bytes can be fetched again
 #[derive(Debug, Args)]

@@ -5,17 +5,17 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand, ValueEnum};
-use policy::schedule::staging::{Attempt, Attempts, PAUSE_MIN, Verdict};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use store::control::answers::read;
-use store::control::{Client, Problem, Request, exit};
-use store::host::umask;
-use store::source::{Identity, JOB_VARIABLE, means_directory};
-use store::stage::{
+use engine::source::{Identity, JOB_VARIABLE, means_directory};
+use engine::stage::{
     Algorithm, BadLine, Checksum, Chosen, Compare, Looked, ManifestIn, Pattern, Row, StageError, StageIn, StageOut,
     Staged, There, Wanted,
 };
+use node::control::answers::read;
+use node::control::{Client, Problem, Request, exit};
+use object::host::umask;
+use policy::schedule::staging::{Attempt, Attempts, PAUSE_MIN, Verdict};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Bring data in from a source, or take results out, verified
 ///

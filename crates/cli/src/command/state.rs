@@ -7,12 +7,12 @@ use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use ::connect::Servers;
 use clap::{Args, Subcommand};
+use engine::volume::{self, Config};
+use node::control::answers::{Dump, read};
+use node::control::{ENVIRONMENT, Request, exit};
+use node::renewal::{self, Wish};
 use policy::TargetId;
 use std::path::{Path, PathBuf};
-use store::control::answers::{Dump, read};
-use store::control::{ENVIRONMENT, Request, exit};
-use store::renewal::{self, Wish};
-use store::volume::{self, Config};
 
 /// Back up what the volume remembers besides its files, and put it back
 ///

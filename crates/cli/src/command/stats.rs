@@ -4,10 +4,10 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
+use engine::stats::{Metric, Snapshot};
+use node::control::answers::{self, read};
+use node::control::{Client, Problem, Request};
 use std::time::Duration;
-use store::control::answers::{self, read};
-use store::control::{Client, Problem, Request};
-use store::stats::{Metric, Snapshot};
 
 /// Show what the mount does, line by line: reads, writes, other operations, moves, recovery
 ///
@@ -142,7 +142,7 @@ fn mean(sum: Sum) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::stats::OpCounts;
+    use engine::stats::OpCounts;
 
     fn at(uptime_s: u64, count: u64, bytes: u64) -> Snapshot {
         let read = OpCounts { op: "read".into(), count, bytes, total_ns: count * 5_000, ..OpCounts::default() };

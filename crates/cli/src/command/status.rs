@@ -4,10 +4,10 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output, bytes, count, moment_ms};
 use clap::Args;
+use node::control::Request;
+use node::control::answers::{Leftovers, Note, Status as Answer, Stripes, Target, Tiering, read};
 use std::fmt::Write;
 use std::time::Duration;
-use store::control::Request;
-use store::control::answers::{Leftovers, Note, Status as Answer, Stripes, Target, Tiering, read};
 
 /// Show how the volume is: targets, space, what moves, what was recovered
 #[derive(Debug, Args)]

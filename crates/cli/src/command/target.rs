@@ -6,9 +6,9 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
+use node::control::Request;
+use node::control::answers::{self, Targets};
 use std::path::PathBuf;
-use store::control::Request;
-use store::control::answers::{self, Targets};
 
 /// List the targets, add or remove one, say that one failed, is well again, or shall be emptied
 #[derive(Debug, Args)]

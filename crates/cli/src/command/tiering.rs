@@ -5,7 +5,7 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::Output;
 use clap::{Args, Subcommand};
-use store::control::Request;
+use node::control::Request;
 
 /// Stop moving data between the tiers for a while, and go on
 ///

@@ -15,9 +15,9 @@ use board::{Board, Next, Sort, View};
 use clap::Args;
 use clap::builder::ValueParser;
 use moment::Daemon;
+use node::control::Problem;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use store::control::Problem;
 use terminal::screen::{self, Happened, Screen};
 
 /// Shorter would be work for the daemon and nothing that people can read, longer is for metrics.

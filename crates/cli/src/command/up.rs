@@ -15,8 +15,11 @@ use crate::{log, shown};
 use ::connect::Servers;
 use clap::Args;
 use endpoint::{Endpoint, Listening};
+use engine::volume::{self, Config, Problems};
 use jobs::arrivals::Arrivals;
 use jobs::known::KnownJobs;
+use node::control::{ENVIRONMENT, Problem, exit, socket_of};
+use node::daemon::{Core, Daemon, Ending, Starting};
 use policy::schedule::just_in_time;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -27,9 +30,6 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use store::control::{ENVIRONMENT, Problem, exit, socket_of};
-use store::daemon::{Core, Daemon, Ending, Starting};
-use store::volume::{self, Config, Problems};
 use terminal::signals;
 
 /// Mount a volume and serve it
@@ -280,7 +280,7 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     };
     let notices = jobs::notice::Notices::new(notices, volume.clone());
     let notices = Arc::new(notices);
-    let known = core.calls.as_ref().map(|calls| Arc::new(KnownJobs::new(state(), calls.own(), &store::host::name())));
+    let known = core.calls.as_ref().map(|calls| Arc::new(KnownJobs::new(state(), calls.own(), &object::host::name())));
     let config = || -> std::result::Result<jobs::Config, Problem> {
         let mut config = config().map_err(|e| failed(&e))?;
         config.arrivals = Some(arrivals.clone());

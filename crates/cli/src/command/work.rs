@@ -1,13 +1,13 @@
 //! Watching a long request: a bar with rate and time left on a terminal, and Ctrl-C that keeps what was done.
 
 use crate::failure::{Failure, Result};
+use engine::stage::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
+use node::control::exit;
 use serde_json::Value;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::control::exit;
-use store::stage::Progress;
 use terminal::signals::{self, INTERRUPTS};
 
 /// Sends a request and shows its progress. With `resume`, Ctrl-C ends the program with that hint: the daemon notices

@@ -1,8 +1,8 @@
 //! `kill -9` in the middle of a drain, again and again: each start goes on with it, and it comes to its end.
 
 use crate::real::{Volume, noise, until};
+use meta::state::{SqliteState, State};
 use std::process::Stdio;
-use store::state::{SqliteState, State};
 
 const FILES: usize = 12;
 

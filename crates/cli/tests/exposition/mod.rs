@@ -1,6 +1,6 @@
 //! All metrics that a daemon can expose to Prometheus, for tests of their documentation and of their queries.
 
-use store::stats::{Gauge, Level, Snapshot, Stats};
+use engine::stats::{Gauge, Level, Snapshot, Stats};
 
 /// Each family of metrics with a sample.
 pub fn all() -> String {

@@ -14,12 +14,12 @@ use crate::broken::is_broken;
 use crate::client::ClientFile;
 use crate::mounts::Root;
 use crate::readers::about_to_wait;
+use node::mount::slow::OWN;
 use policy::connections::{Choice, Direction, Part, Request};
 use rustix::io::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use store::mount::slow::OWN;
 
 /// Completion callback of a read.
 pub(crate) type Answer = Box<dyn FnOnce(Result<&[u8]>) + Send>;

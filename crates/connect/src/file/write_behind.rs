@@ -8,6 +8,8 @@
 use super::{Begun, OpenFile, World};
 use crate::aligned::Aligned;
 use crate::readers::about_to_wait;
+use meta::namespace::NodeId;
+use node::mount::slow::{OWN, Slow};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::connections::{Behind, BehindConfig, Choice, PieceId, Put};
 use rustix::io::{Errno, Result};
@@ -16,8 +18,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use store::mount::slow::{OWN, Slow};
-use store::namespace::NodeId;
 
 /// Pieces sent at once per connection: enough to keep it busy, few enough for a prompt answer to a probe.
 const SENDERS_PER_CONNECTION: usize = 4;

@@ -3,6 +3,9 @@
 use super::Shared;
 use crate::file::{OpenFile, Place, Unsent, World};
 use fuser::{BackingId, FopenFlags, ReplyData};
+use meta::namespace::{Caller, Node, NodeId};
+use node::mount::answer::{Answer, Opened};
+use node::mount::front::WriteRequest;
 use policy::connections::Operation;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, Result, retry_on_intr};
@@ -10,9 +13,6 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use store::mount::answer::{Answer, Opened};
-use store::mount::front::WriteRequest;
-use store::namespace::{Caller, Node, NodeId};
 
 /// One open of a file.
 pub(super) struct Handle {
@@ -71,7 +71,7 @@ impl Shared {
     ) -> Result<(Arc<Node>, Stat)> {
         let names = &self.names;
         let exclusive = flags.contains(OFlags::EXCL);
-        let create = |tree: &store::namespace::Namespace| {
+        let create = |tree: &meta::namespace::Namespace| {
             tree.create(caller, parent, name, mode).map(|(node, stat, _)| (node, stat))
         };
         let created = names.run_or_look(Operation::Make, create, |tree| super::entries::absent(tree, parent, name));

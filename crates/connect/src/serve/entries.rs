@@ -5,6 +5,9 @@ use crate::broken::is_broken;
 use crate::names::Looked;
 use crate::opened::Opened;
 use crate::status::ATTRIBUTE;
+use meta::namespace::attributes::ACL;
+use meta::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
+use node::mount::answer::Changes;
 use parking_lot::Mutex;
 use policy::connections::Operation;
 use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
@@ -13,9 +16,6 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use store::mount::answer::Changes;
-use store::namespace::attributes::ACL;
-use store::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
 
 /// An open directory. When its connection breaks it is reopened and continues at the same position.
 pub struct Directory {

@@ -5,9 +5,9 @@
 //! opens share it.
 
 use fuser::BackingId;
+use meta::namespace::NodeId;
 use std::collections::HashMap;
 use std::sync::Arc;
-use store::namespace::NodeId;
 
 /// Opens of all open inodes.
 #[derive(Default)]

@@ -5,9 +5,9 @@
 //! was closed here: its pages are dropped before that open is answered.
 
 use fuser::{INodeNo, Notifier};
+use meta::namespace::NodeId;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::OnceLock;
-use store::namespace::NodeId;
 
 const SHARDS: usize = 64;
 

@@ -2,13 +2,13 @@
 
 use super::Connections;
 use crate::mounts::Root;
+use object::workers::apart;
 use parking_lot::{Condvar, Mutex};
 use policy::connections::{Action, ConnectionId, Event};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use store::workers::apart;
 
 /// Longest sleep of the deadline thread, after which it checks whether it is still needed.
 const NAP_MAX: Duration = Duration::from_millis(500);

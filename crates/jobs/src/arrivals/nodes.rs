@@ -2,6 +2,7 @@
 //! `policy::schedule::just_in_time::nodes` interprets it.
 
 use super::queue_view::span;
+use meta::state::{PROMISED as KIND, State};
 use parking_lot::Mutex;
 use policy::Time;
 use policy::cluster::Node;
@@ -10,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::state::{PROMISED as KIND, State};
 
 /// Key of the single record.
 const KEY: &str = "nodes";
@@ -114,11 +114,11 @@ impl Nodes {
         Ok(done && self.life().map_err(away)? == look.life)
     }
 
-    fn life(&self) -> store::Result<String> {
+    fn life(&self) -> object::Result<String> {
         self.state.life().map(Option::unwrap_or_default)
     }
 }
 
-fn away(error: store::Error) -> String {
+fn away(error: object::Error) -> String {
     format!("no space can be promised now, since the state is away: {error}")
 }

@@ -5,11 +5,11 @@ mod nodes;
 use super::queue_view::{Action, QueueView, Room};
 use super::*;
 use crate::request::{CheckReport, Incoming, RecoveryEvent};
+use meta::state::SqliteState;
 use parking_lot::Mutex as Lock;
 use policy::schedule::just_in_time::{Ledger, Space};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use store::state::SqliteState;
 
 const A: Ticket = (QueueKind::Local, 1);
 const B: Ticket = (QueueKind::Local, 2);

@@ -6,11 +6,11 @@ use crate::directory;
 use crate::job::Job;
 use crate::plan::paths;
 use crate::request::{Caller, CheckReport, DataWarp, JobId, PartKind, Protected, RecordedSource, Staging, Transfer};
+use object::workers::apart;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use store::workers::apart;
 
 /// Time within which a volume is mounted after the start of its daemon: a generous guess.
 const MOUNTED_WITHIN_S: u32 = 60;

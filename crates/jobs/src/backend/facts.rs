@@ -3,7 +3,7 @@
 use crate::exec::now_ms;
 use crate::job::Job;
 use crate::request::JobState;
-use store::daemon::JobFacts;
+use node::daemon::JobFacts;
 
 /// Present facts of a job.
 pub(super) fn facts<X>(job: &Job<X>) -> JobFacts {

@@ -2,13 +2,13 @@
 
 use super::{Spec, file, process, pump};
 use crate::request::Ending;
+use object::workers::apart;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use std::fs::File;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
-use store::workers::apart;
 
 /// Longest wait for processes after SIGKILL: one that hangs in the kernel must not hang the supervisor.
 const KILL_WAIT_MAX: Duration = Duration::from_secs(10);

@@ -4,12 +4,12 @@
 //! may use setuid programs (`fusermount3`, `sudo`, container runtimes), so no_new_privs is not set here.
 
 use super::{Spec, User};
+use engine::rights::Rights;
 use nix::unistd::Gid;
 use std::ffi::CString;
 use std::io::{Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
-use store::rights::Rights;
 
 /// Becomes the command. Returns only on failure: 126 without permission, 127 if there is no such program.
 pub(super) fn run(spec: &Spec, step: usize) -> ExitCode {

@@ -3,6 +3,7 @@
 use super::process::{self, Identity};
 use super::{Processes, Spec, Status, file, now_ms, private, write_whole};
 use crate::request::{Ending, PartKind, PartReport};
+use object::workers::apart;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
@@ -12,7 +13,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use store::workers::apart;
 
 /// Time after the grace period until a supervisor is killed with its part.
 const PATIENCE_MS: u64 = 15_000;

@@ -1,9 +1,9 @@
 //! Processes as `/proc` shows them: identities across pid reuse and restarts, and descendants.
 
+use object::host::boot;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use store::host::boot;
 
 /// Unique identity of a process: its number, its start, and the boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

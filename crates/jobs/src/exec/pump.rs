@@ -1,9 +1,9 @@
 //! Copies a command's output into its log, up to a limit, and keeps the last lines for the report.
 
+use object::workers::apart;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::mpsc::Receiver;
-use store::workers::apart;
 
 const TAIL_BYTES_MAX: usize = 2048;
 const TAIL_LINES_MAX: usize = 10;

@@ -3,6 +3,7 @@
 use super::attempt::{self, Ears, Event};
 use super::{Processes, Spec, Status, file, now_ms, process, write_whole};
 use crate::request::{Ending, PartKind, StepReport};
+use object::workers::apart;
 use policy::Time;
 use policy::schedule::staging::{Attempt, Attempts, Verdict};
 use rustix::fs::FlockOperation;
@@ -12,7 +13,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
-use store::workers::apart;
 
 /// Longest wait for a new daemon after one ended during a staging command. A guess: covers a crash and a restart, not
 /// an outage.
@@ -128,7 +128,7 @@ fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, starte
 /// Whether a staging command of ours failed only because the daemon ended during it. It then resumes with the next
 /// daemon, which does not count as an attempt.
 fn lost_the_daemon(spec: &Spec, step: usize, ending: &Ending) -> bool {
-    let lost = Ending::Exited { code: store::control::exit::NO_DAEMON.into() };
+    let lost = Ending::Exited { code: node::control::exit::NO_DAEMON.into() };
     is_ours(spec, step) && spec.kind != PartKind::Compute && *ending == lost
 }
 

@@ -3,8 +3,8 @@
 
 use crate::limit;
 use crate::request::{Command, PartKind, Plan, StageInput};
+use engine::source::means_directory;
 use std::path::{Component, Path, PathBuf};
-use store::source::means_directory;
 
 /// Arguments of `entrepot stage in`: sources and destination.
 #[derive(Clone, Debug, PartialEq, Eq)]

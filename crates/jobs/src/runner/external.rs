@@ -19,11 +19,11 @@ use crate::plan::{self, Limits, paths};
 use crate::queue::{self, Snapshot, State};
 use crate::request::*;
 use crate::scheduler::{PartStatus, is_id};
+use engine::source::JOB_VARIABLE;
 use policy::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use store::source::JOB_VARIABLE;
 
 /// Interval between two polls of a queue. Five seconds are no load for a scheduler, and soon enough for users.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

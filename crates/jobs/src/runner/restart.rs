@@ -12,7 +12,7 @@ use policy::schedule::easy::Event;
 use std::sync::Arc;
 
 /// Reads all jobs and submits the unfinished ones to the scheduler.
-pub(super) fn take_up(core: &Arc<Core>) -> store::Result<()> {
+pub(super) fn take_up(core: &Arc<Core>) -> object::Result<()> {
     let mut table = core.table.lock();
     table.jobs = core.kept_jobs()?;
     core.remove_left(&table.jobs);

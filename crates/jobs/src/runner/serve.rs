@@ -3,8 +3,8 @@
 use super::Runner;
 use crate::body::{answer, read, unknown};
 use crate::request::*;
+use node::control::{self, Handler, Problem, Responder};
 use serde_json::Value;
-use store::control::{self, Handler, Problem, Responder};
 
 /// The part before the dot of the commands served here.
 pub const PREFIX: &str = "job";

@@ -6,9 +6,9 @@ use crate::exec::now_ms;
 pub(super) use crate::exec::outside::lost_report;
 use crate::exec::outside::{self, Supervisor};
 use crate::request::*;
+use object::workers::apart;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use store::workers::apart;
 
 /// Starts a part's supervisor and a thread that waits for it.
 pub(super) fn spawn(core: &Arc<Core>, table: &mut JobTable, id: JobId, kind: PartKind) -> std::io::Result<()> {

@@ -30,7 +30,7 @@ fn begin_anew(counts: &mut BTreeMap<u64, u32>, number: u64) -> bool {
 
 impl Core {
     /// Loads the records of the last daemon, adopts its transfers and continues.
-    pub fn take_up(self: &Arc<Self>) -> store::Result<()> {
+    pub fn take_up(self: &Arc<Self>) -> object::Result<()> {
         let mut table = self.table.lock();
         let table = &mut *table;
         table.jobs = self.kept_jobs()?;

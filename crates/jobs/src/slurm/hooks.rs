@@ -12,10 +12,10 @@ use crate::error::Error;
 use crate::marks;
 use crate::plan::{self, Limits};
 use crate::request::{Caller, JobId, JobState, Overrides, PartKind, Script, Submit};
+use engine::source::JOB_VARIABLE;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::source::JOB_VARIABLE;
 
 impl Slurm {
     /// Sets up a job that Slurm names. A known job goes on from its state; a failed one starts from the beginning.

@@ -5,9 +5,9 @@ use super::wire::{Log, OneJob, OnePart, SetUp};
 use crate::body::{answer, read, unknown};
 use crate::error::Error;
 use crate::request::{Caller, JobId, List, Watched};
+use node::control::{self, Handler, Problem, Responder, exit};
 use serde_json::{Value, json};
 use std::sync::Weak;
-use store::control::{self, Handler, Problem, Responder, exit};
 
 /// The part before the dot of the commands served here.
 pub const PREFIX: &str = "slurm";

@@ -7,10 +7,10 @@ use crate::exec::{self, Spec};
 use crate::job::Progress;
 use crate::plan::{paths, run_words};
 use crate::request::{Caller, Command, Ending, JobId, PartKind, PartReport};
+use node::control::exit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use store::control::exit;
 
 /// Tries of a command of ours after a temporary failure, if the script sets no number. A guess: the waits of 1, 2 and 4
 /// s between them bridge a restart of a server, not an outage.

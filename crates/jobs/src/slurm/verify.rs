@@ -7,8 +7,8 @@ use super::transfer::Transfer;
 use crate::backend::Now;
 use crate::job::Progress;
 use crate::request::{JobId, JobState, PartKind};
+use object::workers::apart;
 use std::sync::Arc;
-use store::workers::apart;
 
 /// Verifies the data of a job's stage-in, on a separate thread.
 pub(super) fn start(core: &Arc<Core>, table: &mut JobTable, id: JobId) {

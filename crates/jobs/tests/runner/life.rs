@@ -360,7 +360,7 @@ fn jobs_of_a_state_store_that_was_lost_keep_their_directories() {
     let first = world.submit("#!/bin/sh\necho first\n");
     world.end(first);
     world.stop();
-    world.state = std::sync::Arc::new(store::state::SqliteState::in_memory().unwrap());
+    world.state = std::sync::Arc::new(meta::state::SqliteState::in_memory().unwrap());
     world.start();
     let second = world.submit("#!/bin/sh\necho second\n");
     assert_eq!((first, second), (JobId(1), JobId(2)));

@@ -1,11 +1,11 @@
 //! Permissions of users, and hostile scripts: a command gets only its own words.
 
 use crate::world::{World, me};
+use engine::stage::Stop;
 use jobs::Error;
 use jobs::request::*;
+use node::control::{Handler, Responder};
 use std::sync::Arc;
-use store::control::{Handler, Responder};
-use store::stage::Stop;
 
 /// [S-051]
 #[test]
@@ -131,7 +131,7 @@ fn others_see_and_touch_nothing() {
 #[test]
 fn requests_come_as_json() {
     let world = World::new();
-    let caller = store::control::Caller { uid: me().uid, gid: me().gid, pid: 1 };
+    let caller = node::control::Caller { uid: me().uid, gid: me().gid, pid: 1 };
     let ask = |command: &str, args| {
         let mut listen = |_| true;
         world.runner.handle(&caller, command, args, &mut Responder::new(&mut listen, Arc::new(Stop::default())))

@@ -4,12 +4,12 @@ use jobs::request::*;
 use jobs::runner::Runner;
 use jobs::volume::{Marked, Volume};
 use jobs::{Config, Error, notice};
+use meta::state::{SqliteState, State};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use store::state::{SqliteState, State};
 
 /// Time limit for the slowest machine; reached only after a failure.
 const PATIENCE: Duration = Duration::from_secs(120);

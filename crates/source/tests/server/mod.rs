@@ -2,11 +2,11 @@
 
 pub mod port;
 
+use engine::source::Identity;
 use port::free_port;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use store::source::Identity;
 use tempfile::TempDir;
 
 /// Bytes that no two seeds share.

@@ -121,7 +121,7 @@ impl Visit for LogEntry {
     }
 }
 
-/// Formats `{"time":"...","level":"warn","module":"store::daemon","message":"..."}`, then the fields.
+/// Formats `{"time":"...","level":"warn","module":"node::daemon","message":"..."}`, then the fields.
 fn json(now: SystemTime, level: Level, module: &str, said: &LogEntry) -> String {
     let time = humantime::format_rfc3339_millis(now).to_string();
     let level = level.as_str().to_ascii_lowercase();
@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn json_is_one_object_a_line_and_quotes_what_it_must() {
-        let line = json(SystemTime::UNIX_EPOCH + Duration::from_millis(1500), Level::WARN, "store::target", &said());
+        let line = json(SystemTime::UNIX_EPOCH + Duration::from_millis(1500), Level::WARN, "object::target", &said());
         assert_eq!(line.matches('\n').count(), 1);
         let object: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(object["time"], "1970-01-01T00:00:01.500Z");
         assert_eq!(object["level"], "warn");
-        assert_eq!(object["module"], "store::target");
+        assert_eq!(object["module"], "object::target");
         assert_eq!(object["message"], "fast1 is \"failed\"\nsince now");
         assert_eq!(object["target"], 3);
     }

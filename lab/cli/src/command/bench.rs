@@ -3,14 +3,14 @@
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
+use engine::volume::{Config, set_device};
+use node::control::Problem;
+use object::measure::{self, Options, Pair, Report};
 use policy::units;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
-use store::control::Problem;
-use store::measure::{self, Options, Pair, Report};
-use store::volume::{Config, set_device};
 
 /// Measure the devices below a volume
 #[derive(Debug, Args)]

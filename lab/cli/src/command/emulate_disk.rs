@@ -7,11 +7,11 @@ use crate::shown::{self, Output};
 use clap::Args;
 use emulate::figures::Figures;
 use emulate::{EmulatedDisk, Options, StartError, measure};
+use node::control::Problem;
 use serde_json::json;
 use sim::setup::{Setup, size_bytes};
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::control::Problem;
 
 /// Serve a directory with the service times of a disk
 ///

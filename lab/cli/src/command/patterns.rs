@@ -4,6 +4,7 @@ use crate::failure::Result;
 use crate::shown::{self, Output};
 use crate::table::{self, column};
 use clap::{Args, Subcommand};
+use node::control::Problem;
 use policy::pattern::features::WINDOW;
 use policy::pattern::hmm::Hmm;
 use policy::pattern::network::{BUILT_IN, Network};
@@ -15,7 +16,6 @@ use sim::trace::{Format, Op, Options};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use store::control::Problem;
 
 /// Train and test the classifier of access patterns
 #[derive(Debug, Args)]

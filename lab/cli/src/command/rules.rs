@@ -4,13 +4,13 @@ use crate::failure::{Failure, Result};
 use crate::shown;
 use crate::table::{self, Answer, Output, column};
 use clap::{Args, Subcommand};
+use node::control::Problem;
 use policy::stripe::advice::{INPUTS, OUTPUTS};
 use policy::stripe::fuzzy::{Inference, Rules as RuleBase};
 use policy::stripe::rules;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use store::control::Problem;
 
 /// Check and plot the rule files of adaptive striping
 #[derive(Debug, Args)]

@@ -18,13 +18,13 @@ use crate::failure::Result;
 use crate::shown;
 use crate::table::{Answer, Output};
 use clap::{Args, Subcommand};
+use node::control::Problem;
 use serde_json::Value;
 use sim::grid::GridError;
 use sim::replay::SurveyError;
 use sim::setup::SetupError;
 use sim::simulate::SimulateError;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::control::Problem;
 
 /// Simulate caches, prefetchers, disks and computing centres in virtual time
 ///

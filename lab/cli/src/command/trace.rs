@@ -6,10 +6,10 @@ mod stats;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand, ValueEnum};
+use node::control::Problem;
 use serde_json::json;
 use sim::trace::{self, Error, Flat, Format, Options, Target, TimeUnit, WriteError, Writer};
 use std::path::{Path, PathBuf};
-use store::control::Problem;
 
 /// Look at traces of requests, convert and generate them
 #[derive(Debug, Args)]

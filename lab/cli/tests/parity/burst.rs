@@ -1,6 +1,7 @@
 //! The burst buffer: the events of the simulator go to the machine that a `volume.toml` configures; its actions are
 //! equal, word for word and at the same times.
 
+use engine::volume::Config;
 use policy::burst::buffer::Scheme;
 use policy::burst::control::Device;
 use policy::burst::tables::{Baselines, Order};
@@ -9,7 +10,6 @@ use policy::volume::{Action, Change, Logged, Purpose, Verb, Volume};
 use policy::{Time, volume};
 use sim::burst::{Load, Setup, VersionClass, run_logged};
 use std::path::Path;
-use store::volume::Config;
 
 const TOML: &str = "namespace = \"n\"\nstate = \"s\"\n[tier.fast]\n[tier.capacity]\n\
     [[target]]\nname = \"f\"\npath = \"f\"\ntier = \"fast\"\n[[target]]\nname = \"c\"\npath = \"c\"\ntier = \"capacity\"\n\

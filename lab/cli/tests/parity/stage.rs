@@ -1,5 +1,11 @@
 //! The live cache with a manual clock, over a target in memory whose reads end on command.
 
+use engine::cache::BlockCache;
+use engine::file::{File, Pool};
+use meta::stub::memory::MemoryStub;
+use object::target::{
+    Execution, Handle, InlineSlots, Limits, Medium, MemoryMedium, Space, TargetSpec, Targets, TargetsOptions,
+};
 use policy::cache::{Event, Fetch, LevelConfig, Logged};
 use policy::layout::Placement;
 use policy::{ObjectId, TargetId, Time};
@@ -10,12 +16,6 @@ use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use store::cache::BlockCache;
-use store::file::{File, Pool};
-use store::stub::memory::MemoryStub;
-use store::target::{
-    Execution, Handle, InlineSlots, Limits, Medium, MemoryMedium, Space, TargetSpec, Targets, TargetsOptions,
-};
 
 /// Longer than any read waits here, unless the two worlds differ.
 const PATIENCE: Duration = Duration::from_secs(20);

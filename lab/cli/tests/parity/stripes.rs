@@ -1,6 +1,7 @@
-//! The striper does the same in both worlds: requests as the mount counts them ([`store::file::Load`]), at the moments
+//! The striper does the same in both worlds: requests as the mount counts them ([`engine::file::Load`]), at the moments
 //! of a simulated run, lead to the same actions of the volume's machine, with the same reasons.
 
+use engine::file::{Access, Load};
 use policy::Time;
 use policy::machine::Machine;
 use policy::stripe::advice::Mode;
@@ -8,7 +9,6 @@ use policy::stripe::rules;
 use policy::volume::{Action, Event, FileEvent, Logged, Verb, Volume};
 use sim::stripe::{Drive, Phase, RequestClass, Setup, run_logged};
 use sim::volume::Request;
-use store::file::{Access, Load};
 
 fn setup() -> Setup {
     let mixed = vec![RequestClass { rate: 120.0, bytes: 64 << 10 }, RequestClass { rate: 6.0, bytes: 1 << 20 }];

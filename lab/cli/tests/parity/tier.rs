@@ -5,6 +5,13 @@
 //! access is made when it was made there, a move or a slow copy ends when it ended there, and devices are looked at
 //! when they fell idle there.
 
+use engine::file::{Access, Adviser, File, FileTable, Happened, Pool};
+use engine::mover::Mover;
+use engine::stats::Stats;
+use engine::volume::{self, TieringPolicy};
+use meta::state::{SqliteState, State};
+use node::adapt::{Adapt, Devices, Parts, Settings};
+use object::target::{MemoryMedium, TargetSpec, Targets, TargetsOptions};
 use policy::layout::Placement;
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Action, Config, Event, Logged, Planner, Window};
@@ -17,13 +24,6 @@ use sim::trace::{Op, Record};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::adapt::{Adapt, Devices, Parts, Settings};
-use store::file::{Access, Adviser, File, FileTable, Happened, Pool};
-use store::mover::Mover;
-use store::state::{SqliteState, State};
-use store::stats::Stats;
-use store::target::{MemoryMedium, TargetSpec, Targets, TargetsOptions};
-use store::volume::{self, TieringPolicy};
 
 const BLOCK: u64 = 16 << 10;
 const BLOCKS: u64 = 32;

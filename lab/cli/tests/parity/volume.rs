@@ -119,11 +119,11 @@ fn setup(seed: u64) -> Setup {
 
 /// Leads the machine, as the daemon sets it up for that file, through what happened in the simulator.
 fn live(toml: &str, moments: &[Logged]) -> Vec<Logged> {
-    let config = store::volume::Config::parse(Path::new("/volume.toml"), toml).expect("a configuration");
+    let config = engine::volume::Config::parse(Path::new("/volume.toml"), toml).expect("a configuration");
     let machine = Config {
         burst: Some(config.burst.machine(FAST_BYTES)),
         tiers: Some(config.tiering.machine(costs(), FAST_BYTES / 2, config.layout.segment, MOVES)),
-        stripes: Some(store::adapt::striping(&config).expect("the built-in rules")),
+        stripes: Some(node::adapt::striping(&config).expect("the built-in rules")),
         replicas: Some(config.replication.machine(SYSTEM_NODES)),
         changes_max: MOVES,
         repairs: true,

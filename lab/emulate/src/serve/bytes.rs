@@ -4,16 +4,16 @@ use super::names::STATS_ID;
 use super::{InUse, Shared};
 use crate::extents::Full;
 use fuser::{FileAttr, FopenFlags, Generation, ReplyData, ReplyWrite};
+use meta::namespace::{Caller, NodeId};
+use node::mount::answer::{Answer, Opened};
+use node::mount::convert::attributes;
+use node::mount::front::{ReadRequest, WriteRequest};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, OFlags, fstat};
 use rustix::io::{Errno, Result, pread, pwrite, retry_on_intr};
 use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
 use std::sync::Arc;
-use store::mount::answer::{Answer, Opened};
-use store::mount::convert::attributes;
-use store::mount::front::{ReadRequest, WriteRequest};
-use store::namespace::{Caller, NodeId};
 
 impl Shared {
     /// Returns the open file of an inode.

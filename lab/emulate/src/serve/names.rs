@@ -3,14 +3,14 @@
 use super::Shared;
 use crate::extents::BLOCK_BYTES;
 use fuser::{FileAttr, Generation};
+use meta::namespace::{NodeId, ROOT, Removed};
+use node::mount::answer::Changes;
+use node::mount::convert::{attributes, no_attributes};
 use rustix::fs::{RenameFlags, StatVfs, fstat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::time::Duration;
-use store::mount::answer::Changes;
-use store::mount::convert::{attributes, no_attributes};
-use store::namespace::{NodeId, ROOT, Removed};
 
 /// Time that the kernel caches names and attributes: nothing else should change the backing directory.
 pub(super) const TTL: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Files of each node, and files that all nodes share.
 const OWN: usize = 16;
 const COMMON: usize = 64;
-/// Interval between a waiting task's queries: the maximum of `store::file`, `nodes`.
+/// Interval between a waiting task's queries: the maximum of `engine::file`, `nodes`.
 const PAUSE: Time = Time::from_millis(50);
 /// Calls for a layout record.
 const CALLS_OF_RECORD: u32 = 3;

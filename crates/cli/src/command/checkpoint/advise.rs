@@ -4,11 +4,11 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
+use node::control::answers::{Application, Burst, MtbfFrom, read};
+use node::control::{Problem, Request};
 use policy::burst::advice::{daly_s, lost, young_s};
 use serde::Serialize;
 use std::time::Duration;
-use store::control::answers::{Application, Burst, MtbfFrom, read};
-use store::control::{Problem, Request};
 
 /// The best interval between two checkpoints, after Young and Daly
 ///

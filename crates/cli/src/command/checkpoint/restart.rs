@@ -5,10 +5,10 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::Output;
 use clap::Args;
+use node::control::answers::{self, read};
+use node::control::{Client, Problem, Request, exit};
 use serde_json::json;
 use std::path::Path;
-use store::control::answers::{self, read};
-use store::control::{Client, Problem, Request, exit};
 
 /// Print the directory of the newest complete version, to restart from
 ///

@@ -5,13 +5,13 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
+use node::control::answers::{
+    Abandoned, Application, Begun, Burst, Committed, Row, Status as VolumeStatus, Versions, read,
+};
+use node::control::{BeginCheckpoint, Client, Problem, Request, find};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use store::control::answers::{
-    Abandoned, Application, Begun, Burst, Committed, Row, Status as VolumeStatus, Versions, read,
-};
-use store::control::{BeginCheckpoint, Client, Problem, Request, find};
 
 fn size(text: &str) -> std::result::Result<u64, String> {
     policy::units::bytes(text).ok_or_else(|| "give a size such as 80GB, 512MiB or bytes".into())

@@ -2,18 +2,18 @@
 
 use super::directory::CLOCK_S_MAX;
 use super::finding::Finding;
+use engine::rights::with_rights_of;
+use engine::source::Identity;
+use engine::volume::{Config, StateStore};
+use meta::state::redis;
+use node::control::answers::{Status, Target, read};
+use node::control::{Client, Problem, Request};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use store::control::answers::{Status, Target, read};
-use store::control::{Client, Problem, Request};
-use store::rights::with_rights_of;
-use store::source::Identity;
-use store::state::redis;
-use store::volume::{Config, StateStore};
 
 /// How long a daemon and its endpoint are waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ const NAMES_MAX: usize = 100;
 /// A file that only the operator may read.
 pub fn secret(key: &str, path: &Path) -> Vec<Finding> {
     let subject = format!("`{key}`");
-    vec![match store::host::read_secret(path) {
+    vec![match object::host::read_secret(path) {
         Ok(_) => Finding::ok(&subject, format!("{} is closed to others", path.display())),
         Err(why) => {
             let what = format!("{}: {why}", path.display());

@@ -2,11 +2,11 @@
 
 use super::finding::{CheckResult, Finding, Subject};
 use crate::failure::Result;
+use object::workers::within;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use store::workers::within;
 
 /// Timeout of one look. Longer than that of a server of the state.
 const PATIENCE: Duration = Duration::from_secs(15);

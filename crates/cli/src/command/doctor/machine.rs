@@ -95,7 +95,7 @@ fn helper() -> Finding {
 }
 
 fn files() -> Finding {
-    let n = store::descriptors::raise();
+    let n = object::descriptors::raise();
     let what = format!("a daemon started here may have {n} files open");
     if n >= FILES_MIN {
         return Finding::ok("open files", what);

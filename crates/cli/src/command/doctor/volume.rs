@@ -2,9 +2,9 @@
 
 use super::finding::{CheckResult, Finding, Role, Subject};
 use super::machine::program;
+use engine::volume::{Config, Problems, QueueName, StateStore};
+use node::control::{Client, socket_of};
 use std::path::Path;
-use store::control::{Client, socket_of};
-use store::volume::{Config, Problems, QueueName, StateStore};
 
 /// The file of a volume, which its daemon knows.
 pub fn of_daemon(socket: &Path) -> CheckResult {
@@ -36,7 +36,7 @@ pub fn look(file: &Path) -> CheckResult {
     let mut findings =
         vec![Finding::ok("volume.toml", format!("{}, volume \"{}\", is valid", file.display(), config.name))];
     findings.extend(programs(&config));
-    let host = store::host::name();
+    let host = object::host::name();
     let socket = socket_of(&config.state);
     let directory = |name: String, role, path: &Path| Subject::Directory { name, role, path: path.into() };
     let mut further = vec![
@@ -74,7 +74,7 @@ pub fn refusals(file: &Path) -> Vec<Finding> {
 }
 
 fn refused(Problems(problems): &Problems) -> Vec<Finding> {
-    let finding = |p: &store::volume::Problem| {
+    let finding = |p: &engine::volume::Problem| {
         let place = p.place.as_ref().map(|(file, line, column)| format!("{}:{line}:{column}: ", file.display()));
         Finding::failure("volume.toml", place.unwrap_or_default() + &p.cause, &p.consequence, p.mend.clone())
     };

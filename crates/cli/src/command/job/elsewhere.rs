@@ -11,6 +11,8 @@ use jobs::request::{
     SubmittedParts,
 };
 use jobs::scheduler::{Scheduler, Submission, parts};
+use node::control::answers::read;
+use node::control::{Client, Problem, exit};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -19,8 +21,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::control::answers::read;
-use store::control::{Client, Problem, exit};
 
 /// The parts of a job in JSON.
 #[derive(Serialize)]
@@ -48,7 +48,7 @@ pub fn submit(
     let own = jobs::directives::parse(&script).map(|head| head.own_resources).unwrap_or_default();
     let (cores, walltime_s) = (overrides.cores.or(own.cores()), overrides.walltime_s.or(own.walltime_s));
     let cwd = std::env::current_dir()?;
-    let found = store::control::find(context.volume.as_deref(), Some(&cwd))?;
+    let found = node::control::find(context.volume.as_deref(), Some(&cwd))?;
     let mut client = Client::connect(&found.socket())?;
     let script = Script::from(script);
     let job = Submit { file_name, script, cwd: cwd.clone(), umask: 0o022, environment: BTreeMap::new(), overrides };

@@ -7,14 +7,14 @@ use crate::failure::Result;
 use crate::shown::{self, Output};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use jobs::request::{JobId, JobState, JobSummary, OneJob, Transfer, Watched};
+use node::control::answers::read;
+use node::control::{Problem, exit};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
-use store::control::answers::read;
-use store::control::{Problem, exit};
 
 /// Watches a job, or the caller's last one that is not over.
 pub fn run(context: &Context, id: Option<u64>, output: Output) -> Result<u8> {

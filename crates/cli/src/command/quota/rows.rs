@@ -5,10 +5,10 @@ use crate::failure::Result;
 use crate::shown::{self, bytes, moment_ms, plain};
 use crate::table::{self, Cell, Column, Output, column};
 use crate::users;
+use node::control::QuotaOf;
+use node::control::answers::{Quota, Quotas, Usage, UsageState, read};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use store::control::QuotaOf;
-use store::control::answers::{Quota, Quotas, Usage, UsageState, read};
 
 /// Writes them; `none` where there is none.
 pub fn show(answer: Value, output: Output, none: &str) -> Result<()> {

@@ -11,11 +11,11 @@ use clap::{Args, Subcommand};
 use jobs::request::{JobId, Overrides, Script};
 use jobs::slurm::original;
 use jobs::slurm::wire::{OneJob, OnePart, SetUp, Standing, Summary, read_environment};
+use node::control::{Problem, exit};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use store::control::{Problem, exit};
 
 /// One step of a job, called by Slurm's plug-in; not by people
 #[derive(Debug, Args)]
@@ -149,6 +149,6 @@ fn ask(context: &Context, command: &str, args: &impl Serialize) -> std::result::
 }
 
 fn once(context: &Context, command: &str, args: &impl Serialize) -> std::result::Result<Value, Problem> {
-    let found = store::control::find(context.volume.as_deref(), None)?;
-    store::control::Client::connect(&found.socket())?.request(command, args, &mut |_| {})
+    let found = node::control::find(context.volume.as_deref(), None)?;
+    node::control::Client::connect(&found.socket())?.request(command, args, &mut |_| {})
 }

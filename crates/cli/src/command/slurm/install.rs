@@ -4,10 +4,10 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::Args;
+use engine::volume::Config;
 use jobs::slurm::install::{InstallError, Now, plan};
+use node::control::{ENVIRONMENT, Problem};
 use std::path::{Path, PathBuf};
-use store::control::{ENVIRONMENT, Problem};
-use store::volume::Config;
 
 /// Put Entrepot's scripts into Slurm's configuration
 ///
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_volume_that_would_not_hear_slurmctld_is_told_of_before_the_first_job() {
         let dir = tempfile::tempdir().expect("dir");
-        let file = store::volume::init(&dir.path().join("v"), None).expect("a volume");
+        let file = engine::volume::init(&dir.path().join("v"), None).expect("a volume");
         let said = hook_user("ClusterName=a\n SlurmUser=slurm # as Debian has it\n", &file).expect("it would not");
         assert!(said.starts_with("in [jobs]: slurm_user = \"slurm\""), "{said}");
         for well in ["", "SlurmUser=root\n", "#SlurmUser=slurm\n"] {

@@ -1,9 +1,9 @@
 //! Results of `entrepot state rebuild`, as text and as JSON.
 
 use crate::shown;
+use meta::state::TargetRecord;
+use node::renewal::{GONE, Rebuilt};
 use serde::Serialize;
-use store::renewal::{GONE, Rebuilt};
-use store::state::TargetRecord;
 
 /// The result in JSON.
 #[derive(Serialize)]

@@ -3,11 +3,11 @@
 use crate::listed::{of_runner, of_slurm};
 use jobs::request::{JobSummary, List, SilentHosts};
 use jobs::slurm::wire::Summary;
+use node::control::answers::read;
+use node::control::{Client, Problem, Request, Top};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use store::control::answers::read;
-use store::control::{Client, Problem, Request, Top};
 
 /// Timeout of the daemon's answers.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -3,10 +3,10 @@
 use super::board::{Board, Sort, View};
 use super::moment::{Job, Moment};
 use crate::shown::{bytes, mean_span, plain, span_s};
+use engine::stats::{TargetCounts, UserCounts};
+use node::control::FileCounts;
 use std::collections::HashMap;
 use std::hash::Hash;
-use store::control::FileCounts;
-use store::stats::{TargetCounts, UserCounts};
 
 /// One user, job, file or target.
 pub struct Row {

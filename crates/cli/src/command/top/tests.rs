@@ -3,8 +3,8 @@
 use super::board::{Board, Next, Sort, View};
 use super::frame::{lines, text};
 use super::moment::{Job, Moment};
-use store::control::{FileCounts, Top};
-use store::stats::{TargetCounts, UserCounts};
+use engine::stats::{TargetCounts, UserCounts};
+use node::control::{FileCounts, Top};
 use terminal::screen::{Key, Size};
 
 const MI_B: u64 = 1 << 20;

@@ -1,9 +1,9 @@
 //! Several drivers over one state store, as on several nodes.
 
 use super::*;
+use meta::state::PROMISED;
 use policy::cluster::Node;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use store::state::PROMISED;
 
 struct Peer {
     own: &'static str,

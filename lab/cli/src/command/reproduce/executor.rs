@@ -9,6 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use node::control::{Problem, exit};
 use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,7 +19,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use store::control::{Problem, exit};
 
 /// Bytes of a hash in names of files and in reports.
 const SHORT: usize = 16;

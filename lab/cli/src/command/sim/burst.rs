@@ -4,6 +4,7 @@ use super::words::{pair, size, span};
 use crate::failure::{Failure, Result};
 use crate::table::{self, Answer, Column, Output, column};
 use clap::{Args, ValueEnum};
+use node::control::Problem;
 use policy::Time;
 use policy::burst::control::Device;
 use policy::burst::tables::{Baselines, Order};
@@ -13,7 +14,6 @@ use sim::burst::{Figures, Listed, Load, Scheme, Setup, VersionClass, run, utilis
 use sim::grid::side_by_side;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use store::control::Problem;
 
 /// Checkpoints into a shared, over-subscribed burst buffer
 ///

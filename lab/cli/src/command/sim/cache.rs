@@ -6,13 +6,13 @@ use super::{figures, grid, remark, setup_problem, simulate_problem};
 use crate::failure::Result;
 use crate::table::{Answer, Output};
 use clap::{Args, ValueEnum};
+use node::control::Problem;
 use serde_json::json;
 use sim::grid::{Case, Cell};
 use sim::replay::Streams;
 use sim::setup::{LevelSetup, Settable, Setup};
 use sim::simulate::{self, Opener};
 use std::path::PathBuf;
-use store::control::Problem;
 
 /// Replay traces through caches with prefetching and coordination, over a disk
 ///

@@ -5,6 +5,7 @@ use super::words::{Axis, Setting, axis, setting};
 use crate::failure::{Failure, Result};
 use crate::table::{self, Answer, Column, Output, column};
 use clap::Args;
+use node::control::Problem;
 use serde_json::json;
 use sim::center::log::Census;
 use sim::center::plan::{self, Loaded, LogWish, Plan, PlanError};
@@ -14,7 +15,6 @@ use sim::setup::Settable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use store::control::Problem;
 
 /// Simulate a computing centre: a job log through FCFS and EASY backfilling, with I/O nodes that fail
 ///

@@ -4,9 +4,9 @@ use super::words::span;
 use crate::failure::Result;
 use crate::table::{self, Column, Output, column};
 use clap::Args;
+use node::control::Problem;
 use policy::Time;
 use sim::cluster::{Costs, Figures, Load, Setup, run};
-use store::control::Problem;
 
 /// One volume on many nodes: leases, files that they write and move, and the figures at which a part has no more to
 /// give

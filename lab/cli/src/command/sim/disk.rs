@@ -4,9 +4,9 @@ use super::said;
 use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Subcommand};
+use node::control::Problem;
 use sim::disk::{Model, validate};
 use std::path::{Path, PathBuf};
-use store::control::Problem;
 
 /// Hold the disk models against measured disks
 #[derive(Debug, Args)]

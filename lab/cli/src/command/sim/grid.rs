@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::shown;
 use crate::table::Output;
 use indicatif::{ProgressBar, ProgressStyle};
+use node::control::{Problem, exit};
 use serde_json::json;
 use signal_hook::iterator::Signals;
 use sim::grid::{Case, Done, Plan, Progress, TraceWish};
@@ -16,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use store::control::{Problem, exit};
 
 /// Opens the trace of `wish`. Its path counts from `beside`; blocks without a size are of `block_bytes`.
 pub(super) fn opener(wish: &TraceWish, beside: &Path, block_bytes: u32) -> Result<Box<dyn Opener>> {

@@ -8,13 +8,13 @@ use crate::failure::{Failure, Result};
 use crate::table::{self, Output, column};
 use crate::{shown, table::Column};
 use clap::Args;
+use node::control::Problem;
 use rustix::time::ClockId;
 use serde_json::json;
 use sim::grid::side_by_side;
 use sim::replacement::{Curve, Point, Policy, Samples, Sequence, SequenceError, lru_curve};
 use sim::setup::Size;
 use std::path::{Path, PathBuf};
-use store::control::Problem;
 
 /// Compare replacement policies: miss ratios over cache sizes, without prefetching and times
 ///

@@ -10,6 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::table::{self, Answer, Output, column};
 use clap::{Args, Subcommand, ValueEnum};
 use device::{DeviceArgs, ScalingArgs};
+use node::control::Problem;
 use policy::stripe::advice::Mode;
 use policy::stripe::device::BLOCK_BYTES;
 use policy::stripe::fuzzy::Rules;
@@ -23,7 +24,6 @@ use sim::setup::size_bytes;
 use sim::stripe::{Drive, Figures, Phase, Setup, parse_phases};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use store::control::Problem;
 
 /// Stripe widths: the queueing model, the fuzzy rules, and fork-join simulation
 #[derive(Debug, Args)]

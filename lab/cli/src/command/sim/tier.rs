@@ -12,6 +12,7 @@ use crate::failure::Result;
 use crate::table::{self, Answer, Output};
 use clap::Args;
 use columns::{columns, fit};
+use node::control::Problem;
 use options::{Devices, Reorganisation, window};
 use policy::tier::machine::Window;
 use policy::time::Time;
@@ -23,7 +24,6 @@ use sim::tier::{Arrivals, Figures, Requests, Scheme, Setup, working_sets};
 use sim::trace::Options;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use store::control::Problem;
 
 /// All schemes, in the order of the table.
 const SCHEMES: [&str; 9] =

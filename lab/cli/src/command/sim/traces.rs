@@ -2,9 +2,9 @@
 
 use crate::failure::Result;
 use clap::Args;
+use node::control::Problem;
 use sim::grid::TraceWish;
 use std::path::PathBuf;
-use store::control::Problem;
 
 /// Options of the traces.
 #[derive(Debug, Args)]

@@ -6,6 +6,8 @@ use super::{grid, survey_problem};
 use crate::failure::{Failure, Result};
 use crate::table::{self, Column, Output, column};
 use clap::Args;
+use engine::volume::{Config, TieringPolicy};
+use node::control::Problem;
 use policy::Time;
 use policy::tier::cost::{Costs, DeviceCost};
 use serde_json::json;
@@ -15,8 +17,6 @@ use sim::trace::{Op, Options};
 use sim::volume::{Faults, Figures, Load, Request, Setup, Target, run};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use store::control::Problem;
-use store::volume::{Config, TieringPolicy};
 
 /// Nodes of the system for its jobs.
 const SYSTEM_NODES: u32 = 128;
@@ -115,7 +115,7 @@ impl Volume {
         let fast = self.fast_tier(config);
         let costs = costs(config, fast);
         let segment_bytes = config.layout.segment.max(SEGMENT_BYTES_MIN);
-        let target = |of: &store::volume::TargetConfig| {
+        let target = |of: &engine::volume::TargetConfig| {
             let is_fast = of.tier == fast;
             let cost = if is_fast { &costs.fast } else { &costs.slow };
             Target {
@@ -168,7 +168,7 @@ impl Volume {
         let tiers = (config.tiering.policy != TieringPolicy::Off)
             .then(|| config.tiering.machine(*costs, share, segment_bytes, moves));
         let adapts = !matches!(config.stripes.mode, policy::stripe::advice::Mode::Fixed(_));
-        let stripes = store::adapt::striping(config)?;
+        let stripes = node::adapt::striping(config)?;
         let stripes = adapts.then_some(stripes);
         let replicas = Some(config.replication.machine(SYSTEM_NODES));
         Ok(policy::volume::Config { burst, tiers, stripes, replicas, changes_max: moves, repairs: true })

@@ -4,11 +4,11 @@ use super::whole;
 use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Subcommand};
+use node::control::Problem;
 use sim::generate::{self, Arrivals, Mixed, MixedShape, Multi, MultiShape};
 use sim::simulate::Workload;
 use sim::trace::{Record, Target};
 use std::path::PathBuf;
-use store::control::Problem;
 
 /// Generate a trace, in the native format; the same seed gives the same bytes everywhere
 #[derive(Debug, Args)]

@@ -5,12 +5,12 @@ use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use crate::table::Answer;
 use clap::Args;
+use node::control::Problem;
 use policy::time::Time;
 use serde_json::json;
 use sim::trace::{self, Accounting, Census, Format, Identity, Report, Windows, WindowsReport};
 use std::fmt::Write;
 use std::path::PathBuf;
-use store::control::Problem;
 
 /// Count a trace: requests, reads, footprint, sequentiality, rates, span
 ///

@@ -5,12 +5,12 @@ use crate::command::sim::words::size;
 use crate::failure::Result;
 use crate::table::{self, Answer, Output, column};
 use clap::Args;
+use node::control::Problem;
 use policy::stripe::device::BLOCK_BYTES;
 use policy::stripe::model::Parameters;
 use serde_json::json;
 use sim::grid::side_by_side;
 use sim::stripe::{Closed, Setup, closed};
-use store::control::Problem;
 
 /// Most requests of a cell: some seconds.
 const REQUESTS_MAX: u64 = 1 << 20;

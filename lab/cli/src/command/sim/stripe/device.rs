@@ -3,9 +3,9 @@
 use crate::command::sim::words::span;
 use crate::failure::Result;
 use clap::{Args, ValueEnum};
+use node::control::Problem;
 use policy::stripe::model::{Device, Parameters, Scaling};
 use policy::time::Time;
-use store::control::Problem;
 
 /// Bound of the devices, which all have a queue of their own. A guess: a second or two of a run.
 const DEVICES_MAX: u32 = 4096;

@@ -4,9 +4,9 @@
 use super::{BLOCK_BYTES, ModelArgs, Surface, figures, widths};
 use crate::failure::Result;
 use crate::table::{self, Answer, Column, Output, column};
+use node::control::Problem;
 use policy::stripe::model::{Parameters, Prediction};
 use serde_json::json;
-use store::control::Problem;
 
 /// `entrepot-lab sim stripe model`.
 pub fn model(args: &ModelArgs) -> Result<Answer> {

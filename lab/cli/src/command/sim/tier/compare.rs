@@ -9,12 +9,12 @@ use super::{Case, SCHEMES, Tier, known};
 use crate::failure::Result;
 use crate::shown;
 use crate::table::{self, Output, column};
+use node::control::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sim::grid::{TraceWish, side_by_side};
 use std::fmt::Write as _;
 use std::path::Path;
-use store::control::Problem;
 
 /// The scheme that all are compared with.
 const PLAIN: &str = "round-robin";

@@ -4,13 +4,13 @@ use crate::command::sim::setup_problem;
 use crate::command::sim::words::{pair, size, size_or_none, span};
 use crate::failure::Result;
 use clap::Args;
+use node::control::Problem;
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Config, Planner, Window};
 use policy::tier::reorganize::Thresholds;
 use policy::time::Time;
 use sim::setup::{SetupError, Size, duration};
 use sim::tier::{PageCacheSetup, Setup};
-use store::control::Problem;
 
 /// Options of the devices.
 #[derive(Debug, Args)]

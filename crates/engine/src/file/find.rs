@@ -1,0 +1,112 @@
+//! Look-up of a file by its number: among the files in use, at its recorded place, or by a walk through the tree.
+
+use super::{File, FileTable, Pool};
+use crate::Result;
+use meta::places::Places;
+use policy::FileId;
+use rustix::fd::AsFd;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::Errno;
+use rustix::path::Arg;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Maximum number of attempts while the place of a file changes.
+const TRIES: usize = 4;
+
+impl File {
+    /// Registers the number that the file just got.
+    pub(super) fn has_number(self: &Arc<Self>, id: FileId) {
+        self.pool.numbered.add(self);
+        self.note_place(id);
+    }
+
+    /// Records the present place of the file. Returns whether it is in the tree.
+    pub fn note_place(&self, id: FileId) -> bool {
+        let places = self.pool.places.get().zip(self.stub.path());
+        places.is_some_and(|(places, stub)| places.learn(id, &stub))
+    }
+}
+
+impl Pool {
+    /// Path of a file below the tree, if it is recorded.
+    pub fn path_of(&self, id: FileId) -> Option<PathBuf> {
+        self.places.get()?.path_of(id)
+    }
+
+    /// Name of a file in messages: its path below the tree, or its number if no path is recorded.
+    pub fn name_of(&self, id: FileId) -> String {
+        self.path_of(id).map_or_else(|| format!("file {id}"), |path| path.display().to_string())
+    }
+}
+
+impl FileTable {
+    /// The file of that number, if it is in use.
+    pub fn in_use(&self, id: FileId) -> Option<Arc<File>> {
+        self.pool().numbered.get(id)
+    }
+
+    /// The file of that number, in use or at its recorded place. `None` is not final: see [`FileTable::find`].
+    pub fn noted(&self, id: FileId) -> Option<Arc<File>> {
+        self.in_use(id).or_else(|| self.at_place(id))
+    }
+
+    /// The file of that number at its recorded place.
+    pub fn at_place(&self, id: FileId) -> Option<Arc<File>> {
+        self.at_noted_place(self.pool().places.get()?, id).ok()
+    }
+
+    /// The file of that number; `None` if it is not in the tree. A wrong record causes a walk through the tree; a
+    /// missing one does so once in the life of a daemon.
+    pub fn find(&self, id: FileId) -> Option<Arc<File>> {
+        if let Some(file) = self.in_use(id) {
+            return Some(file);
+        }
+        let places = self.pool().places.get()?;
+        let walks = places.walks();
+        match self.at_noted_place(places, id) {
+            Ok(file) => return Some(file),
+            // Other nodes create files, too, so the record may lack some.
+            Err(None) if places.is_whole() && self.pool().cluster.get().is_none() => return None,
+            Err(_) => {}
+        }
+        places.walk(walks);
+        self.at_noted_place(places, id).inspect_err(|_| places.file_is_gone(id)).ok()
+    }
+
+    /// The file at its recorded place, or as the error the wrong place.
+    fn at_noted_place(&self, places: &Places, id: FileId) -> Result<Arc<File>, Option<PathBuf>> {
+        let mut wrong = None;
+        for _ in 0..TRIES {
+            let path = places.path_of(id).ok_or(None)?;
+            if wrong.as_ref() == Some(&path) {
+                break;
+            }
+            if let Ok(Some(file)) = self.open_at(places.tree(), &*path)
+                && file.id() == Some(id)
+            {
+                return Ok(file);
+            }
+            wrong = Some(path);
+        }
+        Err(wrong)
+    }
+
+    /// The file behind a path below a directory of the namespace; `None` if it is gone or no regular file.
+    pub fn open_at(&self, directory: impl AsFd, path: impl Arg + Copy) -> Result<Option<Arc<File>>> {
+        let open = |mode: OFlags| {
+            let flags = mode | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            openat2(&directory, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+        };
+        let fd = match open(OFlags::RDWR) {
+            Err(Errno::ACCESS | Errno::PERM | Errno::TXTBSY) => open(OFlags::RDONLY),
+            done => done,
+        };
+        let is_regular = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
+        match fd {
+            Ok(fd) if is_regular(fstat(&fd)?.st_mode) => self.get_or_open(fd).map(Some),
+            Ok(_) | Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NOTDIR) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The mark of a file in use: a second name in `open/`. After a crash it leads to files whose record may be incomplete.
+//!
+//! A node sets it while the kernel writes the file alone, while several mirrors are written, and during a move. With
+//! several nodes each sets its own marks. Another node settles the marks of a node whose lease ended, and never removes
+//! a mark in use. The last link of a file may be a mark: the node that removes it removes the objects.
+
+use super::File;
+use crate::{Error, Result};
+use meta::stub::{InUse, Mark};
+use policy::cluster::Standing;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl File {
+    /// Whether the mark is durable, so that mirrors may be written.
+    pub(super) fn is_marked_in_use(&self) -> bool {
+        let claims = self.claims.lock();
+        claims.mark_durable && claims.mark.is_some_and(|mark| self.is_own(mark))
+    }
+
+    /// Whether no node may treat the mark as left behind by an ended lease.
+    fn is_own(&self, mark: InUse) -> bool {
+        let cluster = self.cluster().zip(mark.node);
+        cluster.is_none_or(|(cluster, node)| cluster.standing(node) != Standing::Lost)
+    }
+
+    /// Number of names of the file: the stub's `links` without its mark in `open/`, counted while no mark is set or
+    /// removed.
+    pub fn names(&self, links: impl FnOnce() -> u64) -> u64 {
+        let claims = self.claims.lock();
+        links().saturating_sub(u64::from(self.has_mark_of(claims.mark)))
+    }
+
+    /// Whether the stub has this node's mark. With one node, the mark may be left from the previous daemon, or from an
+    /// earlier [`File`] that is about to remove it.
+    fn has_mark_of(&self, claimed: Option<InUse>) -> bool {
+        let alone = || self.id().filter(|_| self.cluster().is_none()).map(|file| InUse { file, node: None });
+        claimed.or_else(alone).is_some_and(|mark| self.stub.has_mark(mark))
+    }
+
+    /// Whether no name of the file is left. `links` counts the stub's links while no mark is set or removed through
+    /// this file. In doubt the file has a name; a node with a mark decides for itself.
+    pub fn is_nameless(&self, links: impl Fn() -> Option<u64>) -> bool {
+        let claims = self.claims.lock();
+        match links() {
+            Some(0) => true,
+            // An earlier `File` may remove its mark between the two looks.
+            Some(1) => self.has_mark_of(claims.mark) || links() == Some(0),
+            _ => false,
+        }
+    }
+
+    /// Sets the mark before a move, or before a write to several mirrors: after a crash they may differ.
+    pub(crate) fn mark_in_use(&self) -> Result<()> {
+        let Some(file) = self.id() else { return Ok(()) };
+        let node = self.cluster().map(|cluster| cluster.me()).transpose()?;
+        let mark = InUse { file, node };
+        let mut claims = self.claims.lock();
+        if claims.mark != Some(mark) || !claims.mark_durable {
+            self.stub.mark_in_use(mark, Mark::Durable)?;
+            // Other nodes settle marks under earlier numbers of this node.
+            (claims.mark, claims.mark_durable) = (Some(mark), true);
+        }
+        Ok(())
+    }
+
+    /// Removes the mark when nothing writes the file any more; syncs the mirrors first.
+    pub fn settle_mark(&self) {
+        let Some(mark) = self.claims.lock().mark else { return };
+        let _io = self.io.write();
+        // A mark leads to an interrupted move after a crash; the end of the move removes it.
+        if !self.claims.lock().is_at_rest() {
+            return;
+        }
+        self.learn_how_it_lies(mark);
+        let view = self.view();
+        // If the mark stays, the next start keeps one mirror, which is correct for equal mirrors, too.
+        if self.sync_objects(&view).and_then(|()| self.stub.sync()).is_ok() {
+            self.take_away(mark);
+        }
+    }
+
+    /// Removes the mark when it is not needed any more: one mirror, no writer in the kernel.
+    pub(crate) fn unmark_if_simple(&self) {
+        let several = self.view().in_sync().nth(1).is_some();
+        let mark = self.claims.lock().mark.filter(|_| !several && !self.kernel_writes.load(Ordering::Acquire));
+        if let Some(mark) = mark {
+            self.learn_how_it_lies(mark);
+            self.take_away(mark);
+        }
+    }
+
+    /// Updates the layout, which other nodes may have changed. It must be read before the last link is removed.
+    fn learn_how_it_lies(&self, mark: InUse) {
+        if mark.node.is_some()
+            && let Err(error) = self.look_again()
+        {
+            tracing::debug!("the current layout of a file is unknown: {error}");
+        }
+    }
+
+    /// Removes a mark. If that fails, its later settlement finds a settled file.
+    fn take_away(&self, mark: InUse) {
+        let mut claims = self.claims.lock();
+        if claims.mark != Some(mark) || self.stub.mark_in_use(mark, Mark::None).is_err() {
+            return;
+        }
+        claims.take_mark();
+        if mark.node.is_some() && self.stub.links() == Some(0) {
+            self.lost_its_last_link.store(true, Ordering::Release);
+        }
+    }
+
+    /// Settles a file found in `open/` after a crash of any node: updates the size, and keeps one mirror in sync where
+    /// several may differ. Returns whether the mark may be removed.
+    pub fn settle_after_crash(self: &Arc<Self>) -> Result<bool> {
+        let _alone = self.exclusive()?;
+        let view = self.view();
+        let single = view.layout.as_ref().is_some_and(|l| l.single_object().is_some());
+        if single && self.stub.kernel_writes()? {
+            let slot = view.all().next().expect("a single object");
+            let len =
+                slot.run(&self.pool, |h| h.len()).map_err(|error| Error::Target { target: slot.target_id, error })?;
+            self.extend_to(len)?;
+        }
+        if view.in_sync().nth(1).is_some() && !self.keep_one_mirror()? {
+            return Ok(false); // they still may differ
+        }
+        self.stub.set_kernel_writes(false)?;
+        self.stub.sync()?;
+        Ok(true)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.settle_mark();
+        if let Err(error) = self.end_writing() {
+            tracing::debug!("the writer mark of this node stays on a file: {error}");
+        }
+        if self.lost_its_last_link.load(Ordering::Acquire)
+            && let Err(error) = self.remove_objects()
+        {
+            tracing::warn!("the objects of a removed file stay; `entrepot check` will find them: {error}");
+        }
+    }
+}

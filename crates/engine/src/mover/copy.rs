@@ -1,0 +1,278 @@
+//! Copies the content of new objects, holes as holes.
+
+use super::mend::Proven;
+use super::progress::Active;
+use super::transform::Stop;
+use super::{Mover, Step};
+use crate::file::{File, NewObjects, Seek, Slot, View, object_range};
+use crate::stats::Metric;
+use crate::{Error, Result};
+use object::target::{Handle, Pending};
+use policy::TargetId;
+use policy::layout::{Layout, Piece, Segment};
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Minimum and maximum size of a step: a row of stripes in the file's layout, so that all devices read at the same
+/// time. The bounds are guesses: large enough to stripe, small enough to throttle and to keep in memory.
+const CHUNK_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
+/// Stripe size below which, for a slow target, a step is read at once and each object gets its stripes in one write.
+/// Otherwise a device that positions would do so for each stripe, which costs more than the copy through memory. A
+/// guess.
+const GATHER_BYTES: u64 = 512 << 10;
+
+/// Bytes of a step for one object, in one write.
+struct Gathered<'a> {
+    slot: &'a Arc<Slot>,
+    object_offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// Adds a stripe to the bytes of its object: appended to the previous write if it follows that in the object.
+fn gather<'a>(writes: &mut Vec<Gathered<'a>>, slot: &'a Arc<Slot>, object_offset: u64, bytes: &[u8]) {
+    let before = writes.iter_mut().rev().find(|write| write.slot.id == slot.id);
+    match before.filter(|write| write.object_offset + write.bytes.len() as u64 == object_offset) {
+        Some(write) => write.bytes.extend_from_slice(bytes),
+        None => writes.push(Gathered { slot, object_offset, bytes: bytes.to_vec() }),
+    }
+}
+
+/// Starts the write-back, so that the device writes while the next bytes are fetched, and the sync at the end finds
+/// little. With `stepwise`, waits until the device has written.
+fn write_out(handle: &dyn Handle, offset: u64, len: u64, stepwise: bool) {
+    handle.begin_sync(offset, len);
+    if stepwise {
+        handle.end_sync(offset, len);
+    }
+}
+
+/// Waits until the new objects hold the bytes that their workers received.
+fn wait_for_all(pending: Vec<(TargetId, Pending<()>)>) -> Result<(), Stop> {
+    for (target, written) in pending {
+        written.wait().map_err(|error| Error::Target { target, error })?;
+    }
+    Ok(())
+}
+
+/// Parameters of a move's copy.
+pub(super) struct Copy<'a> {
+    pub mover: &'a Mover,
+    pub pace: Option<&'a dyn super::Pace>,
+    pub file: &'a Arc<File>,
+    /// Source of the bytes.
+    pub view: &'a View,
+    /// New layout: objects of it that are in `made` are written.
+    pub new: &'a Layout,
+    pub made: &'a NewObjects<'a>,
+    pub active: &'a Active,
+    /// Verified reader, where only some mirrors have the right bytes. Holes are read as data in this case.
+    pub proof: Option<&'a Proven<'a>>,
+}
+
+impl Copy<'_> {
+    /// Ranges of the file on new objects, ascending and disjoint.
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        let is_new = |s: &&Segment| s.objects.iter().any(|object| self.made.slot(object).is_some());
+        let segments = self.new.mirrors.iter().flat_map(|m| &m.segments).filter(is_new);
+        let mut all: Vec<Range<u64>> = segments.map(|s| s.start..s.end).collect();
+        all.sort_by_key(|range| range.start);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for range in all {
+            match ranges.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => ranges.push(range),
+            }
+        }
+        ranges
+    }
+
+    /// Copies a range of the file, up to the end of the file. `fresh` objects are empty, so holes need no punching;
+    /// without `throttled`, writers are waiting.
+    pub fn range(&self, range: Range<u64>, fresh: bool, throttled: bool) -> Result<(), Stop> {
+        let end = range.end.min(self.file.size());
+        if self.proof.is_none() {
+            self.make_holes_known(&(range.start..end))?;
+        }
+        let mut at = range.start;
+        while at < end {
+            let data = self.next(at..end, Seek::Data)?;
+            if data > at && !fresh {
+                self.punch(at..data)?;
+            }
+            let hole = if data < end { self.next(data..end, Seek::Hole)?.max(data + 1) } else { end };
+            at = data;
+            while at < hole {
+                let len = self.step_bytes(at).min(hole - at);
+                if throttled {
+                    self.mover.paced(self.pace, len)?;
+                }
+                self.chunk(at, len)?;
+                at += len;
+                self.mover.step(Step::ChunkCopied)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Syncs the objects of a range where the file system may report unwritten data as a hole.
+    fn make_holes_known(&self, range: &Range<u64>) -> Result<()> {
+        let (Some(mirror), Some(layout)) = (self.view.in_sync().next(), &self.view.layout) else { return Ok(()) };
+        for (s, segment) in layout.mirrors[mirror].segments.iter().enumerate() {
+            for (index, slot) in self.view.slots[mirror][s].iter().enumerate() {
+                if object_range(segment, index, range).is_empty() {
+                    continue;
+                }
+                // An object that cannot be queried counts as all data.
+                let _ = slot.run(self.file.pool(), |h| if h.knows_holes() { Ok(()) } else { h.sync() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Start of the next data or hole, at most the end of the range.
+    fn next(&self, range: Range<u64>, what: Seek) -> Result<u64> {
+        if self.proof.is_some() {
+            return Ok(if what == Seek::Data { range.start } else { range.end });
+        }
+        let Some(mirror) = self.view.in_sync().next() else { return Ok(range.start) };
+        let found = self.file.seek_mirror(self.view, mirror, range.clone(), what, true)?;
+        Ok(found.unwrap_or(range.end).max(range.start))
+    }
+
+    fn chunk(&self, offset: u64, len: u64) -> Result<(), Stop> {
+        let wanted = |p: &Piece| self.slot(p).is_some();
+        let any = (0..self.new.mirrors.len()).any(|m| self.new.mirrors[m].pieces(m, offset, len).any(|p| wanted(&p)));
+        if !any {
+            return Ok(());
+        }
+        for (m, mirror) in self.new.mirrors.iter().enumerate() {
+            let is_slow =
+                |slot: &Arc<Slot>| slot.target(self.file.pool()).is_ok_and(|target| target.counters().is_slow());
+            let small = |piece: &Piece| piece.len < GATHER_BYTES.min(len) && self.slot(piece).is_some_and(is_slow);
+            if mirror.pieces(m, offset, len).any(|piece| small(&piece)) {
+                self.gathered(m, offset, len)?;
+                continue;
+            }
+            let mut pending = Vec::new();
+            for piece in mirror.pieces(m, offset, len) {
+                let Some(slot) = self.slot(&piece) else { continue };
+                pending.push((slot.target_id, self.write(slot, &piece)?));
+                self.active.done_bytes.fetch_add(piece.len, Ordering::Relaxed);
+                self.mover.stats.add(Metric::MoverBytes, piece.len);
+            }
+            wait_for_all(pending)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the next step at an offset.
+    fn step_bytes(&self, at: u64) -> u64 {
+        let first = self.view.in_sync().next();
+        let mirror = first.and_then(|mirror| self.view.layout.as_ref()?.mirrors.get(mirror));
+        let segment = mirror.and_then(|mirror| mirror.segments.iter().find(|segment| at < segment.end));
+        let row = segment.map_or(0, |segment| segment.stripe_size.saturating_mul(segment.objects.len() as u64));
+        row.clamp(*CHUNK_BYTES.start(), *CHUNK_BYTES.end()).min(self.paced_bytes().unwrap_or(u64::MAX)).max(1)
+    }
+
+    fn paced_bytes(&self) -> Option<u64> {
+        self.pace.and_then(|pace| pace.step_bytes())
+    }
+
+    /// Reads contiguous bytes of the file at once, for all objects of a mirror, and writes to each object once.
+    fn gathered(&self, m: usize, offset: u64, len: u64) -> Result<(), Stop> {
+        let pieces = self.new.mirrors[m].pieces(m, offset, len);
+        let wanted: Vec<_> = pieces.filter_map(|piece| Some((piece, self.slot(&piece)?))).collect();
+        let mut writes: Vec<Gathered<'_>> = Vec::new();
+        let ends = |(a, _): &(Piece, _), (b, _): &(Piece, _)| a.file_offset + a.len == b.file_offset;
+        for run in wanted.chunk_by(ends) {
+            let first = run[0].0.file_offset;
+            let bytes: u64 = run.iter().map(|(piece, _)| piece.len).sum();
+            let mut read = vec![0; bytes as usize];
+            self.read(first, &mut read)?;
+            for (piece, slot) in run {
+                let from = (piece.file_offset - first) as usize;
+                gather(&mut writes, slot, piece.object_offset, &read[from..from + piece.len as usize]);
+            }
+            self.active.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.mover.stats.add(Metric::MoverBytes, bytes);
+        }
+        let mut pending = Vec::new();
+        for Gathered { slot, object_offset, bytes } in writes {
+            pending.push((slot.target_id, self.put(slot, object_offset, bytes)?));
+        }
+        wait_for_all(pending)
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        match self.proof {
+            Some(proven) => proven.read(offset, bytes),
+            None => self.file.read_view(self.view, offset, bytes),
+        }
+    }
+
+    /// Reads a piece and passes it to the worker that writes it.
+    fn write(&self, slot: &Arc<Slot>, piece: &Piece) -> Result<Pending<()>> {
+        let mut bytes = vec![0; piece.len as usize];
+        self.read(piece.file_offset, &mut bytes)?;
+        self.put(slot, piece.object_offset, bytes)
+    }
+
+    /// Passes bytes to the worker that writes them.
+    fn put(&self, slot: &Arc<Slot>, offset: u64, bytes: Vec<u8>) -> Result<Pending<()>> {
+        let stepwise = self.paced_bytes().is_some();
+        let is_hole = self.proof.is_some() && bytes.iter().all(|byte| *byte == 0);
+        let write = move |h: &dyn Handle| {
+            if is_hole {
+                return Ok(());
+            }
+            h.write_at(offset, &bytes)?;
+            write_out(h, offset, bytes.len() as u64, stepwise);
+            Ok(())
+        };
+        let error = |error| Error::Target { target: slot.target_id, error };
+        slot.submit(self.file.pool(), write).map_err(error)
+    }
+
+    fn slot(&self, piece: &Piece) -> Option<&Arc<Slot>> {
+        self.made.slot(self.new.object(piece.at)?)
+    }
+
+    fn punch(&self, range: Range<u64>) -> Result<()> {
+        self.each(
+            |segment, index| object_range(segment, index, &range),
+            |h, part| {
+                let end = part.end.min(h.len()?);
+                if end > part.start { h.punch(part.start, end - part.start) } else { Ok(()) }
+            },
+        )
+    }
+
+    /// Truncates the new objects to the file's size.
+    pub fn cut(&self) -> Result<()> {
+        let size = self.file.size();
+        self.each(
+            |segment, index| 0..policy::layout::object_len(segment, index, size),
+            |h, part| {
+                if h.len()? > part.end { h.set_len(part.end) } else { Ok(()) }
+            },
+        )
+    }
+
+    fn each(
+        &self,
+        part: impl Fn(&Segment, usize) -> Range<u64>,
+        op: fn(&dyn Handle, Range<u64>) -> Result<(), Errno>,
+    ) -> Result<()> {
+        for segment in self.new.mirrors.iter().flat_map(|m| &m.segments) {
+            for (index, object) in segment.objects.iter().enumerate() {
+                let Some(slot) = self.made.slot(object) else { continue };
+                let part = part(segment, index);
+                slot.run(self.file.pool(), move |h| op(h, part))
+                    .map_err(|error| Error::Target { target: slot.target_id, error })?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,309 @@
+//! Scans a volume for lost, half-done or left-over data, and repairs it on request.
+
+mod below;
+mod closed;
+mod deep;
+mod left;
+mod look;
+mod lost;
+mod orphans;
+mod repair;
+mod request;
+mod right;
+mod scrub;
+mod session;
+#[cfg(test)]
+mod tests;
+mod together;
+#[cfg(any(test, feature = "doubles"))]
+pub mod world;
+
+pub use left::Left;
+pub use lost::{Lost, Starts};
+pub use scrub::Scrubbed;
+pub use together::{Answered, Peers, Together};
+
+use super::Repair;
+use crate::Result;
+use crate::file::FileTable;
+use crate::mover::Mover;
+use crate::source::Identity;
+use crate::stage::{self, Stop};
+use crate::volume::Volume;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Scope of a check, and what it repairs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CheckOptions {
+    /// Whether to repair findings.
+    #[serde(default)]
+    pub repair: bool,
+    /// Whether to read every byte: staged files are compared with their checksums, mirrors with each other.
+    #[serde(default)]
+    pub deep: bool,
+    /// Whether to remove unnamed objects even if they are newer than the restored backup of the namespace or the
+    /// state.
+    #[serde(default)]
+    pub drop_unknown: bool,
+    /// Whether to search only for orphans.
+    #[serde(default)]
+    pub only_left: bool,
+    /// Files and directories relative to the mount's root; with no path here and below: everything. Orphans are
+    /// searched only in a check of everything.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// Paths of files that a job is about to read: they are repaired first.
+    #[serde(default)]
+    pub before_job: Vec<String>,
+}
+
+impl CheckOptions {
+    /// Whether the check ends the claims that nodes that are over left on files.
+    fn fences(&self) -> bool {
+        self.repair || self.only_left
+    }
+}
+
+/// Result of a check.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Report {
+    /// Targets that did not answer or are failed, by name.
+    pub targets_away: Vec<String>,
+    /// Targets that only other nodes reach: their objects were not checked.
+    #[serde(default)]
+    pub targets_elsewhere: Vec<String>,
+    /// Number of files checked.
+    pub files: u64,
+    /// Number of objects checked.
+    pub objects: u64,
+    /// Problems that the check found.
+    pub findings: Vec<Finding>,
+    /// Parts of the volume that could not be scanned. If there are any, nothing may be removed.
+    #[serde(default)]
+    pub unseen: Vec<String>,
+    /// Bytes read and compared.
+    #[serde(default)]
+    pub compared_bytes: u64,
+    /// Bytes fetched or copied for repairs.
+    pub repaired_bytes: u64,
+    /// Duration in seconds.
+    pub took_s: f64,
+    /// Nodes of the volume; empty if there is only one.
+    #[serde(default)]
+    pub nodes: Vec<Part>,
+}
+
+/// A node's part in a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Part {
+    /// Number of the node.
+    pub node: u32,
+    /// Host name of the node.
+    pub host: String,
+    /// Files that the node checked.
+    pub files: u64,
+    /// Number of findings of the node.
+    pub findings: u64,
+    /// Whether the node answered to the end; if not, its findings are unknown, and other nodes checked its files.
+    pub answered: bool,
+}
+
+/// One problem of a file or an object.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Finding {
+    /// The file, relative to the mount's root; empty for an orphan.
+    pub path: String,
+    /// Inode of the stub in the namespace, for a file that has no path here.
+    #[serde(default)]
+    pub inode: u64,
+    /// Kind of the problem.
+    pub kind: FindingKind,
+    /// Object number in hexadecimal digits, where the finding is about an object.
+    #[serde(default)]
+    pub object: String,
+    /// Name of the target, where the finding is about one.
+    #[serde(default)]
+    pub target: String,
+    /// Affected bytes of the file, from the first to the last, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<Range<u64>>,
+    /// Bytes of the file that cannot be read because of the finding.
+    #[serde(default)]
+    pub missing_bytes: u64,
+    /// Host that reported the finding, in a check by several nodes.
+    #[serde(default)]
+    pub found_by: String,
+    /// Outcome of the repair.
+    pub outcome: Outcome,
+}
+
+/// Kinds of problems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// An object on a target that is away.
+    TargetAway,
+    /// An object that its target does not have.
+    ObjectMissing,
+    /// An object whose recovery is not complete.
+    Partial,
+    /// A mirror that missed a write.
+    MirrorStale,
+    /// An object that has fewer bytes than were staged into it.
+    ObjectShort,
+    /// An object with other bytes than were staged into it.
+    Damaged,
+    /// An object with bytes that the device cannot read.
+    Unreadable,
+    /// Mirrors in sync that hold different bytes.
+    MirrorsDiffer,
+    /// Another file names the same object.
+    NamedTwice,
+    /// An object that no file names.
+    Orphan,
+    /// The checksums of a staged file are gone.
+    SumsMissing,
+    /// A layout that cannot be read.
+    BadLayout,
+}
+
+/// State of a finding after the check.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// No repair was tried; a source or a mirror is available.
+    Repairable,
+    /// No repair was tried; there is neither mirror nor source.
+    Lost,
+    /// The object's target is away, with no mirror or source: the bytes can be read when the target is back.
+    Away,
+    /// The repair succeeded.
+    Repaired,
+    /// A repair failed; with the reason.
+    Failed(String),
+}
+
+/// Checks a volume.
+#[derive(Clone)]
+pub struct Checker {
+    /// The volume to check.
+    pub volume: Arc<Volume>,
+    /// Files of the volume.
+    pub files: Arc<FileTable>,
+    /// Recovery of objects from their sources.
+    pub repair: Arc<Repair>,
+    /// Copies from other mirrors, and removal of orphans.
+    pub mover: Arc<Mover>,
+    /// Files that waiting jobs read: they are repaired first.
+    pub starts: Arc<Starts>,
+    /// User that the check acts for; `None`: the operator.
+    pub behalf: Option<Behalf>,
+}
+
+/// A user who requested a check: it covers only files that the user's own permissions reach.
+#[derive(Clone)]
+pub struct Behalf {
+    /// Identity of the user.
+    pub who: Identity,
+    /// Whether to repair all files that the user may read, as reading them would; otherwise only files of the user.
+    pub repairs_readable: bool,
+}
+
+impl Checker {
+    /// The same checker on behalf of a user.
+    pub fn on_behalf_of(&self, behalf: Behalf) -> Checker {
+        Checker { behalf: Some(behalf), ..self.clone() }
+    }
+
+    /// Scans, and repairs if requested. Can be stopped and run again at any time.
+    pub fn check(&self, options: &CheckOptions, report: stage::Report, stop: &Stop) -> Result<Report> {
+        let began = Instant::now();
+        let mut found = self.look(options, report, stop)?;
+        if options.repair && !stop.is_set() {
+            self.repair(&mut found, options, report, stop);
+            self.confirm(&mut found, options, stop)?;
+            self.sweep(&mut found, options);
+        }
+        found.report.took_s = began.elapsed().as_secs_f64();
+        Ok(found.report)
+    }
+}
+
+impl Report {
+    /// Whether every finding was repaired, and every node answered.
+    pub fn is_healthy(&self) -> bool {
+        self.findings.iter().all(|f| f.outcome == Outcome::Repaired) && self.nodes.iter().all(|node| node.answered)
+    }
+
+    /// Text for people.
+    pub fn text(&self) -> String {
+        let mut text =
+            format!("{} files with {} objects looked at in {:.1} s\n", self.files, self.objects, self.took_s);
+        for target in &self.targets_away {
+            text += &format!("target {target} does not answer or is failed\n");
+        }
+        for target in &self.targets_elsewhere {
+            text += &format!("target {target} is not reached from here: its objects were not checked\n");
+        }
+        for f in &self.findings {
+            let what = match f.kind {
+                FindingKind::TargetAway => format!("object {} is on target {}, which is away", f.object, f.target),
+                FindingKind::ObjectMissing => format!("object {} is gone from target {}", f.object, f.target),
+                FindingKind::Partial => {
+                    format!("the recovery of object {} on target {} is not complete", f.object, f.target)
+                }
+                FindingKind::MirrorStale => "a mirror missed a write".to_string(),
+                FindingKind::ObjectShort => {
+                    format!("object {} on target {} has lost its end", f.object, f.target)
+                }
+                FindingKind::Damaged => {
+                    format!("object {} on target {} does not match its checksums", f.object, f.target)
+                }
+                FindingKind::Unreadable => {
+                    format!("object {} on target {} cannot be read in part", f.object, f.target)
+                }
+                FindingKind::MirrorsDiffer => {
+                    format!("mirrors differ, first in object {} on target {}", f.object, f.target)
+                }
+                FindingKind::NamedTwice => format!(
+                    "object {} on target {} belongs to another file, too (that of inode {})",
+                    f.object, f.target, f.inode
+                ),
+                FindingKind::Orphan => format!("object {} on target {} belongs to no file", f.object, f.target),
+                FindingKind::SumsMissing => "the checksums of the staged file are gone".to_string(),
+                FindingKind::BadLayout => "its layout is gone or cannot be read".to_string(),
+            };
+            let outcome = match &f.outcome {
+                Outcome::Repairable => "can be repaired with --repair".to_string(),
+                Outcome::Away => {
+                    format!(
+                        "{} bytes cannot be read until it is back: neither mirror nor source has them",
+                        f.missing_bytes
+                    )
+                }
+                Outcome::Lost => format!("{} bytes are lost: neither mirror nor source has them", f.missing_bytes),
+                Outcome::Repaired => "repaired".to_string(),
+                Outcome::Failed(why) => format!("not repaired: {why}"),
+            };
+            let path = if f.path.is_empty() { String::new() } else { format!("{}: ", f.path) };
+            let range = f.range.as_ref().map_or(String::new(), |range| format!(" (bytes {range:?} of the file)"));
+            text += &format!("{path}{what}{range}; {outcome}\n");
+        }
+        for Part { node, host, .. } in self.nodes.iter().filter(|node| !node.answered) {
+            text += &format!("node {node} on {host} did not answer: its own state is unknown\n");
+        }
+        for why in &self.unseen {
+            text += &format!("no object is removed, since the check was incomplete: {why}\n");
+        }
+        let open = self.findings.iter().filter(|f| f.outcome != Outcome::Repaired).count();
+        text += &match (self.findings.len(), open) {
+            (0, _) if !self.is_healthy() => "the check is incomplete\n".to_string(),
+            (0, _) => "everything is in order\n".to_string(),
+            (all, 0) => format!("{all} things were set right, {} bytes fetched or copied\n", self.repaired_bytes),
+            (_, open) => format!("{open} things are not in order\n"),
+        };
+        text
+    }
+}

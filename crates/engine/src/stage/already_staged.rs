@@ -1,0 +1,225 @@
+//! Repeated staging. An unchanged file from the same source is kept, and a verified one can be verified again. Remains
+//! of an abandoned staging can be removed.
+
+use super::checksum::{Checksum, Expected};
+use super::place::{Place, names, open_at};
+use super::record::Progress;
+use super::sources::Sources;
+use super::{StageError, StageIn, Stager, Stop, sums};
+use crate::file::File;
+use crate::source::{Identity, Record};
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Dir, FileType, OFlags};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Maximum wait for a staging to stop; a longer one hangs in a device.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
+const STOP_LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Twice the time in which the control socket detects that a caller hung up.
+const HANG_UP_NOTICED: Duration = Duration::from_millis(400);
+
+impl Stager {
+    /// Returns the file at `place` if it came from one of these sources and was not written to since.
+    pub(super) fn there(
+        &self,
+        place: &Place,
+        what: &StageIn,
+        who: &Identity,
+    ) -> Result<Option<(Arc<File>, Record)>, StageError> {
+        let regular = place.stat()?.is_some_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
+        if !what.keep || !regular {
+            return Ok(None);
+        }
+        let fd = open_at(self.volume.tree(), &names(&place.shown)?, OFlags::RDONLY | OFlags::NOFOLLOW, who)?;
+        let file = self.files.get_or_open(fd)?;
+        let Some(record) = file.source()?.map(|text| Record::parse(&text)).transpose()? else { return Ok(None) };
+        let ours = !record.modified && record.sources.iter().any(|source| what.uris.contains(&source.uri));
+        Ok(ours.then_some((file, record)))
+    }
+
+    /// Compares a file with its first source: returns its size if the source still has the staged version, `None` for
+    /// another version.
+    pub(super) fn still_the_same(
+        &self,
+        (file, record): &(Arc<File>, Record),
+        sources: &Sources,
+        what: &StageIn,
+        shown: &str,
+        stop: &Stop,
+    ) -> Result<Option<u64>, StageError> {
+        let now = &sources.list[0].0;
+        if !now.version.tells_apart() {
+            return Ok(None); // an equal size does not prove equal bytes
+        }
+        if !record.sources.iter().any(|source| source.uri == now.uri && source.version == now.version) {
+            return Ok(None);
+        }
+        self.compare(file, record, &what.checksums, shown, stop)?;
+        Ok(Some(record.size()))
+    }
+
+    /// Reads the file at `path` (or all files below it) and compares sizes and checksums with those of its stage-in.
+    /// Files without a source record only have to exist. Returns the bytes compared.
+    pub fn verify(&self, path: &str, who: &Identity, stop: &Stop) -> Result<u64, StageError> {
+        let names = names(path)?;
+        let fd = open_at(self.volume.tree(), &names, OFlags::RDONLY, who)?;
+        self.verify_at(fd, &names, who, stop)
+    }
+
+    fn verify_at(&self, fd: OwnedFd, at: &[String], who: &Identity, stop: &Stop) -> Result<u64, StageError> {
+        match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+            FileType::RegularFile => {
+                let file = self.files.get_or_open(fd)?;
+                let Some(record) = file.source()?.map(|text| Record::parse(&text)).transpose()? else { return Ok(0) };
+                if record.modified {
+                    return Ok(0);
+                }
+                self.compare(&file, &record, &[], &at.join("/"), stop)?;
+                Ok(record.size())
+            }
+            FileType::Directory => {
+                let mut bytes = 0;
+                for entry in Dir::new(fd)? {
+                    let entry = entry?;
+                    let Ok(name) = entry.file_name().to_str() else { continue };
+                    let kind = entry.file_type();
+                    if matches!(name, "." | "..") || !matches!(kind, FileType::RegularFile | FileType::Directory) {
+                        continue;
+                    }
+                    let inner = [at, &[name.to_string()]].concat();
+                    let fd = open_at(self.volume.tree(), &inner, OFlags::RDONLY | OFlags::NOFOLLOW, who)?;
+                    bytes += self.verify_at(fd, &inner, who, stop)?;
+                }
+                Ok(bytes)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// Reads the whole file and compares each stripe with its checksum, and the file with the checksums from the user.
+    fn compare(
+        &self,
+        file: &Arc<File>,
+        record: &Record,
+        checksums: &[Checksum],
+        shown: &str,
+        stop: &Stop,
+    ) -> Result<(), StageError> {
+        let wrong = |why: String| StageError::path(shown, why);
+        let size = record.size();
+        if file.size() != size {
+            return Err(wrong(format!("it has {} bytes and its source {size}; stage it in again", file.size())));
+        }
+        let layout = file.layout();
+        let sums = match &layout {
+            Some(layout) => sums::Sums::open(self.volume.side(), layout.file, record.stripe_bytes, size)?,
+            None => None,
+        };
+        let stripe = sums.as_ref().map_or(1 << 20, sums::Sums::stripe_bytes);
+        let (mut offset, mut whole, mut buf) = (0, Expected::new(checksums), vec![0; stripe as usize]);
+        while offset < size {
+            if stop.is_set() {
+                return Err(StageError::Stopped);
+            }
+            let len = (size - offset).min(stripe) as usize;
+            if file.read(offset, &mut buf[..len])? < len {
+                return Err(wrong(format!("it ends before byte {}", offset + len as u64)));
+            }
+            let same = sums.as_ref().map_or(Ok(true), |sums| sums.matches(offset / stripe, &buf[..len]))?;
+            if !same {
+                return Err(wrong(format!("its bytes from {offset} are not those that were staged in")));
+            }
+            whole.update(&buf[..len]);
+            offset += len as u64;
+        }
+        whole.compare()
+    }
+
+    /// Discards the data of interrupted stagings by this user to `path` (or below it). Waits for stagings that are
+    /// being stopped. Returns their number.
+    pub fn forget(&self, path: &str, who: &Identity) -> Result<usize, StageError> {
+        let path = names(path)?.join("/");
+        let below =
+            |other: &str| other.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        // A staging whose caller has just hung up may not have noticed that, nor have written its record.
+        std::thread::sleep(HANG_UP_NOTICED);
+        let until = Instant::now() + STOP_WAIT_MAX;
+        while self.running.lock().values().any(|(other, _)| below(other)) {
+            if Instant::now() >= until {
+                return Err(StageError::Running(path));
+            }
+            std::thread::sleep(STOP_LOOK_EVERY);
+        }
+        let mut forgotten = 0;
+        for (key, bytes) in self.volume.state().stagings()? {
+            let Ok(progress) = serde_json::from_slice::<Progress>(&bytes) else { continue };
+            let mine = below(&progress.path) && key == super::incoming::key_of(who, &progress.path, &progress.uri);
+            // The key is held, so that the same staging cannot start at the same time.
+            if mine && self.hold(&key, &progress.path, &Stop::default()) {
+                let discarded = self.discard(&key);
+                self.running.lock().remove(&key);
+                discarded?;
+                forgotten += 1;
+            }
+        }
+        Ok(forgotten)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::world::{QUIET, World, who};
+    use super::*;
+    use crate::source::memory::data;
+
+    fn keep(world: &World, path: &str) -> Result<super::super::Staged, StageError> {
+        let what = StageIn { uris: vec!["mem://h/a".into()], path: path.into(), keep: true, ..StageIn::default() };
+        world.stager.stage_in(&what, &who(), QUIET, &Stop::default())
+    }
+
+    /// [S-080]
+    #[test]
+    fn what_is_there_and_the_same_is_kept_what_is_older_is_replaced_and_what_is_not_ours_is_left() {
+        let world = World::new();
+        let bytes = data(5_000_000, 1);
+        world.memory.add("mem://h/a", &bytes);
+        assert_eq!(keep(&world, "a").expect("fetched").fetched_bytes, 5_000_000);
+        let kept = keep(&world, "a").expect("kept");
+        assert_eq!((kept.files, kept.bytes, kept.fetched_bytes), (1, 5_000_000, 0));
+        assert_eq!(world.stager.verify("a", &who(), &Stop::default()).expect("the same"), 5_000_000);
+        let newer = data(5_000_001, 2);
+        world.memory.add("mem://h/a", &newer);
+        assert_eq!(keep(&world, "a").expect("fetched anew").fetched_bytes, 5_000_001);
+        assert!(world.read("a") == newer);
+        std::fs::write(world.tree.join("mine"), "precious").expect("write");
+        assert!(keep(&world, "mine").expect_err("not from there").to_string().contains("there already"));
+    }
+
+    #[test]
+    fn what_an_abandoned_staging_left_is_given_up() {
+        let world = World::new();
+        let remote = world.memory.add("mem://h/a", &data(21_000_000, 1));
+        remote.fail_after(3);
+        keep(&world, "a").expect_err("it broke off");
+        assert!(!world.staging_is_empty(), "kept to go on from");
+        assert_eq!(world.stager.forget("b", &who()).expect("nothing"), 0);
+        assert_eq!(world.stager.forget("a", &who()).expect("forgotten"), 1);
+        assert!(world.staging_is_empty());
+    }
+
+    #[test]
+    fn other_bytes_are_found_by_their_checksums() {
+        let world = World::new();
+        world.memory.add("mem://h/a", &data(5_000_000, 1));
+        keep(&world, "a").expect("fetched");
+        let fd = std::fs::File::options().read(true).write(true).open(world.tree.join("a")).expect("there");
+        let file = world.stager.files.get_or_open(fd.into()).expect("opens");
+        let layout = file.layout().expect("objects");
+        let object = layout.mirrors[0].segments[0].objects[1];
+        let target = world.stager.volume.targets().get(object.target).expect("target");
+        target.run(move |m| m.open(object.id)?.write_at(7, b"x")).expect("one byte");
+        let found = world.stager.verify("a", &who(), &Stop::default()).expect_err("other bytes");
+        assert!(found.to_string().contains("not those that were staged in"), "{found}");
+    }
+}

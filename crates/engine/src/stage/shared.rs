@@ -1,0 +1,278 @@
+//! Stage-in by several nodes: the node with the request (the requester) gives shares of its work to the others.
+//!
+//! ```text
+//!   one file     the requester makes the stub in `staging/` and lays the file out
+//!                units of it -- a request --> another node: fetches them, writes them into the same file, syncs
+//!                all units there: the requester gives the file its name
+//!   many files   a few of them -- a request --> another node: stages each in
+//! ```
+//! The requester fetches what a helper does not bring. A helper without an answer may still write: the file then begins
+//! again with other objects and without help. Credentials are not sent: a stage-in that needs them runs on one node.
+
+use super::fetch::fetch_some;
+use super::incoming::Incoming;
+use super::progress::Meter;
+use super::record;
+use super::sources::Sources;
+use super::tree::Missing;
+use super::{Report, StageError, StageIn, Staged, Stager, Stop};
+use crate::source::Identity;
+use object::workers::side_by_side;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Answer of another node to a request.
+pub enum Said {
+    /// The result of the request.
+    Answer(Value),
+    /// The request is refused: the node does nothing more.
+    Refused,
+    /// No answer: the node may still be working.
+    Nothing,
+}
+
+/// The other nodes of a volume, which can fetch shares of a stage-in.
+pub trait Others: Send + Sync {
+    /// Names of the other nodes.
+    fn names(&self) -> Vec<String>;
+    /// Requests a share from one node, on behalf of a user: runs [`Stager::bring`] there.
+    fn ask(&self, name: &str, uid: u32, gid: u32, share: Value, stop: &Stop) -> Said;
+}
+
+/// Units per request: fetched again if the helper does not answer.
+pub(super) const UNITS_AT_ONCE: usize = 4;
+/// Minimum number of units for which help pays.
+const UNITS_MIN: u64 = 8;
+/// Files per request.
+const FILES_AT_ONCE: usize = 16;
+/// Concurrent requests per helper: it fetches while the answer to another is in transit.
+const CALLS_EACH: usize = 2;
+
+/// A share of work in a request.
+#[derive(Serialize, Deserialize)]
+enum Share {
+    /// Units of an incoming file.
+    Units {
+        key: String,
+        progress: record::Progress,
+        uris: Vec<String>,
+        units: Vec<u64>,
+    },
+    Files {
+        files: Vec<StageIn>,
+        umask: Option<u32>,
+    },
+}
+
+/// Helpers of one stage-in.
+pub(super) struct Helpers {
+    others: Arc<dyn Others>,
+    uid: u32,
+    gid: u32,
+    umask: Option<u32>,
+    /// Names of the helpers.
+    pub names: Vec<String>,
+    /// One helper gave no answer and may still be working.
+    lost: AtomicBool,
+}
+
+impl Stager {
+    /// Sets the nodes that fetch shares of later stage-ins.
+    pub fn share(&self, others: Arc<dyn Others>) {
+        drop(self.others.set(others));
+    }
+
+    /// Fetches a share for another node, on behalf of a user there.
+    pub fn bring(&self, uid: u32, gid: u32, share: Value, report: Report, stop: &Stop) -> Result<Value, StageError> {
+        let share = serde_json::from_value(share).map_err(|error| crate::Error::State(error.to_string()))?;
+        let who = |umask| Identity { uid, gid, umask, ..Identity::default() };
+        let paced = self.paced(None, uid, stop);
+        match share {
+            Share::Units { key, progress, uris, units } => {
+                paced.bring_units(&key, &progress, &uris, &units, &who(None), report, stop)?;
+                Ok(Value::Null)
+            }
+            // One result per file; `None` for a failed one: the requester tries it again and reports the error.
+            Share::Files { files, umask } => {
+                let stage = |file: &StageIn| {
+                    let staged = paced.stage_in(file, &who(umask), report, stop);
+                    staged.inspect_err(|error| tracing::info!("not staged in for another node: {error}")).ok()
+                };
+                Ok(json!(files.iter().map(stage).collect::<Vec<Option<Staged>>>()))
+            }
+        }
+    }
+
+    /// The nodes that can help with a stage-in of this user, if there are any.
+    pub(super) fn helpers(&self, who: &Identity) -> Option<Helpers> {
+        let has_secrets = who.credentials_file.is_some() || !who.environment.is_empty();
+        let others = self.others.get().filter(|_| !has_secrets)?.clone();
+        let (names, lost) = (others.names(), AtomicBool::new(false));
+        (!names.is_empty()).then(|| Helpers { others, uid: who.uid, gid: who.gid, umask: who.umask, names, lost })
+    }
+
+    /// Helpers of a file with this many units.
+    pub(super) fn helpers_for(&self, who: &Identity, units: u64) -> Option<Helpers> {
+        let wanted = units >= UNITS_MIN && self.pace.as_ref().is_none_or(|pace| pace.wants_help());
+        if wanted { self.helpers(who) } else { None }
+    }
+
+    /// Stages files in, with helpers if there are any. Calls `done` for each file; `missing` collects the failures that
+    /// do not stop the others.
+    pub(super) fn stage_in_all(
+        &self,
+        files: Vec<StageIn>,
+        who: &Identity,
+        report: Report,
+        stop: &Stop,
+        done: &(dyn Fn(&Staged) + Sync),
+        missing: Option<&Missing>,
+    ) -> Result<Staged, StageError> {
+        // The size of a whole file is unknown here: under a limit, helpers get only parts of files.
+        let is_limited = self.pace.as_ref().is_some_and(|pace| pace.own.is_some());
+        let helpers = self.helpers(who).filter(|_| files.len() > 1 && !is_limited);
+        let all = Mutex::new(Staged::default());
+        let note = |staged: Staged| {
+            done(&staged);
+            all.lock().add(staged);
+        };
+        let here = |file: StageIn| match self.stage_in(&file, who, report, stop) {
+            Err(error) if missing.is_some_and(|missing| missing.takes(&file.path, &error)) => Ok(()),
+            staged => staged.map(note),
+        };
+        let elsewhere = |helpers: &Helpers, name: &str, some: &mut Vec<StageIn>| {
+            helpers.bring_files(name, some, stop, &note);
+            Ok(())
+        };
+        work_off(files, 1, helpers.as_ref(), FILES_AT_ONCE, here, elsewhere)?;
+        Ok(all.into_inner())
+    }
+
+    #[allow(clippy::too_many_arguments)] // one call site; a struct for it would only repeat the names
+    fn bring_units(
+        &self,
+        key: &str,
+        progress: &record::Progress,
+        uris: &[String],
+        units: &[u64],
+        who: &Identity,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<(), StageError> {
+        let sources = Sources::open(&*self.opener, uris, who, stop)?;
+        let incoming = Incoming::join(self, key, progress.clone())?;
+        if sources.list.first().is_none_or(|(place, _)| place.version != progress.version) {
+            return Err(StageError::path(&progress.path, "its source differs as read by this node"));
+        }
+        let meter = Meter::new(report, "", 0, 0);
+        fetch_some(&incoming, &sources, units, &meter, stop)?;
+        incoming.leave()
+    }
+}
+
+impl Helpers {
+    /// Requests units of a file from a helper; returns whether it fetched them.
+    pub fn bring_units(
+        &self,
+        name: &str,
+        key: &str,
+        progress: &record::Progress,
+        sources: &Sources,
+        units: &[u64],
+        stop: &Stop,
+    ) -> bool {
+        let uris = sources.list.iter().map(|(place, _)| place.uri.clone()).collect();
+        let count = progress.version.size.div_ceil(progress.unit_bytes.max(1));
+        let progress = record::Progress { done: record::Units::none(count).to_text(), ..progress.clone() };
+        let share = Share::Units { key: key.to_owned(), progress, uris, units: units.to_vec() };
+        self.ask(name, &share, stop).is_some()
+    }
+
+    /// Requests files from a helper; files that it did not stage in stay in the list.
+    fn bring_files(&self, name: &str, files: &mut Vec<StageIn>, stop: &Stop, note: &dyn Fn(Staged)) {
+        let share = Share::Files { files: files.clone(), umask: self.umask };
+        let said = self.ask(name, &share, stop);
+        let said: Option<Vec<Option<Staged>>> = said.and_then(|said| serde_json::from_value(said).ok());
+        let Some(said) = said else {
+            // The helper may have staged some of them all the same.
+            return files.iter_mut().for_each(|file| file.keep |= !file.replace);
+        };
+        let mut said = said.into_iter();
+        files.retain(|_| said.next().flatten().map(note).is_none());
+    }
+
+    fn ask(&self, name: &str, share: &Share, stop: &Stop) -> Option<Value> {
+        match self.others.ask(name, self.uid, self.gid, json!(share), stop) {
+            Said::Answer(answer) => return Some(answer),
+            Said::Refused => {}
+            Said::Nothing => self.lost.store(true, Ordering::Release),
+        }
+        None
+    }
+
+    /// Size of the next request: this helper's part of the rest, which gets small at the end. Earlier requests are then
+    /// in progress.
+    fn share_of(&self, left: usize, most: usize) -> usize {
+        left.div_ceil(CALLS_EACH * self.names.len()).min(most)
+    }
+
+    /// Whether a helper gave no answer: it may still write its share.
+    pub fn lost_one(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+}
+
+/// Works off a list: `threads` threads here from its front, and requests to helpers from its end, several items each. A
+/// helper that leaves any item gets no more requests. The first error ends the work.
+pub(super) fn work_off<T: Send>(
+    list: Vec<T>,
+    threads: usize,
+    helpers: Option<&Helpers>,
+    most: usize,
+    here: impl Fn(T) -> Result<(), StageError> + Sync,
+    elsewhere: impl Fn(&Helpers, &str, &mut Vec<T>) -> Result<(), StageError> + Sync,
+) -> Result<(), StageError> {
+    let (todo, failed) = (Mutex::new(VecDeque::from(list)), Mutex::new(None));
+    let goes_on = |result: Result<(), StageError>| {
+        let mut failed = failed.lock();
+        if let Err(error) = result {
+            failed.get_or_insert(error);
+        }
+        failed.is_none()
+    };
+    let work_here = || {
+        while let Some(one) = { todo.lock().pop_front() }
+            && goes_on(here(one))
+        {}
+    };
+    let work_elsewhere = |helpers: &Helpers, name: &str| {
+        loop {
+            let mut some: Vec<T> = {
+                let mut todo = todo.lock();
+                let left = todo.len() - helpers.share_of(todo.len(), most);
+                todo.split_off(left).into()
+            };
+            if some.is_empty() || !goes_on(elsewhere(helpers, name, &mut some)) || !some.is_empty() {
+                return todo.lock().extend(some);
+            }
+        }
+    };
+    // The second pass does the work that helpers left undone.
+    for helpers in [helpers, None] {
+        let threads = threads.min(todo.lock().len());
+        let calls: Vec<_> =
+            helpers.iter().flat_map(|of| of.names.iter().flat_map(|name| [(*of, name); CALLS_EACH])).collect();
+        side_by_side(threads + calls.len(), |number| match number.checked_sub(threads) {
+            None => work_here(),
+            Some(call) => work_elsewhere(calls[call].0, calls[call].1),
+        });
+        if !goes_on(Ok(())) {
+            break;
+        }
+    }
+    failed.into_inner().map_or(Ok(()), Err)
+}

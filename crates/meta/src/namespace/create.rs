@@ -1,0 +1,175 @@
+//! New inodes and new names.
+
+use super::Namespace;
+use super::credentials::{Caller, as_caller};
+use super::node::{Node, NodeId, ROOT};
+use super::remove::TRIES;
+use crate::places::Places;
+use crate::stub::real::number_at;
+use object::host::{descriptor_path, remembered};
+use rustix::fs::{
+    AtFlags, CWD, Dev, FileType, Mode, OFlags, RenameFlags, Stat, fstat, linkat, mkdirat, mknodat, openat, readlinkat,
+    renameat_with, statat, symlinkat,
+};
+use rustix::io::{Errno, Result};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A new inode, with its attributes for the kernel.
+pub type Made = (Arc<Node>, Stat);
+
+impl Namespace {
+    /// Creates a regular file and opens its stub. `EXIST` if the name is taken.
+    pub fn create(
+        &self,
+        caller: Caller,
+        parent: NodeId,
+        name: &OsStr,
+        mode: u32,
+    ) -> Result<(Arc<Node>, Stat, OwnedFd)> {
+        let directory = self.directory(parent)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let fd = as_caller(caller, || openat(&*directory, name, flags, mode))?;
+        let stat = if self.seen.is_some() { remembered(&fd)? } else { fstat(&fd)? };
+        Ok((self.created(parent, name, &stat)?, stat, fd))
+    }
+
+    /// Creates a file that is not opened, a fifo, a socket or a device.
+    pub fn make_node(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32, device: Dev) -> Result<Made> {
+        let directory = self.directory(parent)?;
+        let (kind, mode) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode & 0o7777));
+        as_caller(caller, || mknodat(&*directory, name, kind, mode, device))?;
+        self.look_at_new(&directory, parent, name)
+    }
+
+    /// Creates a directory.
+    pub fn make_directory(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32) -> Result<Made> {
+        let directory = self.directory(parent)?;
+        as_caller(caller, || mkdirat(&*directory, name, Mode::from_raw_mode(mode & 0o7777)))?;
+        self.look_at_new(&directory, parent, name)
+    }
+
+    /// Creates a symbolic link.
+    pub fn make_symlink(&self, caller: Caller, parent: NodeId, name: &OsStr, target: &OsStr) -> Result<Made> {
+        let directory = self.directory(parent)?;
+        as_caller(caller, || symlinkat(target, &*directory, name))?;
+        self.look_at_new(&directory, parent, name)
+    }
+
+    fn look_at_new(&self, directory: &OwnedFd, parent: NodeId, name: &OsStr) -> Result<Made> {
+        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((self.created(parent, name, &stat)?, stat))
+    }
+
+    /// Target of a symbolic link.
+    pub fn read_symlink(&self, id: NodeId) -> Result<Vec<u8>> {
+        let target = self.retrying(id, |directory, name| readlinkat(directory, name, Vec::new()))?;
+        Ok(target.into_bytes())
+    }
+
+    /// Adds a name to an inode.
+    pub fn link(&self, id: NodeId, parent: NodeId, name: &OsStr) -> Result<Made> {
+        let from = self.pinned(id)?;
+        let directory = self.directory(parent)?;
+        let _changing = self.changing();
+        linkat(CWD, descriptor_path(&from), &*directory, name, AtFlags::SYMLINK_FOLLOW)?;
+        let stat = fstat(&from)?;
+        Ok((self.found(parent, name, &stat)?, stat))
+    }
+
+    /// Renames, replaces or exchanges. Returns the replaced inode, if there was one.
+    pub fn rename(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        new_parent: NodeId,
+        new_name: &OsStr,
+        flags: RenameFlags,
+    ) -> Result<Option<super::Removed>> {
+        self.rename_after((parent, name), (new_parent, new_name), flags, |_| true)
+    }
+
+    /// As [`Namespace::rename`]. `before` is called while the inode about to be replaced still has its name. If it
+    /// returns `false`, the file was removed, and the next file under the name is examined.
+    pub fn rename_after(
+        &self,
+        (parent, name): (NodeId, &OsStr),
+        (new_parent, new_name): (NodeId, &OsStr),
+        flags: RenameFlags,
+        mut before: impl FnMut(&mut super::Removed) -> bool,
+    ) -> Result<Option<super::Removed>> {
+        let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
+        let _exclusive = self.renames.write();
+        let _changing = self.changing();
+        let moved = statat(&*from, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let present = || match statat(&*to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let mut target = present()?;
+        let moved_id = self.id_of(moved.st_ino);
+        if flags.contains(RenameFlags::EXCHANGE) {
+            let target = target.ok_or(Errno::NOENT)?;
+            renameat_with(&*from, name, &*to, new_name, flags)?;
+            let target_id = self.id_of(target.st_ino);
+            self.nodes.remove_name(moved_id, parent, name);
+            self.nodes.remove_name(target_id, new_parent, new_name);
+            self.nodes.add_name(moved_id, new_parent, new_name);
+            self.nodes.add_name(target_id, parent, name);
+            self.tell_place(&moved, (new_parent, &to), new_name);
+            self.tell_place(&target, (parent, &from), name);
+            return Ok(None);
+        }
+        let replaces = |stat: &Stat| stat.st_ino != moved.st_ino && !flags.contains(RenameFlags::NOREPLACE);
+        let (mut replaced, mut tries) = (None, 1..TRIES);
+        while let Some(stat) = target.filter(replaces) {
+            let any = self.quotas.is_on() || self.replaced.is_none();
+            let mut removed = self.about_to_remove(&to, new_name, stat, any);
+            if (!removed.is_outdated && before(&mut removed)) || tries.next().is_none() {
+                replaced = Some(removed);
+                break;
+            }
+            target = present()?;
+        }
+        renameat_with(&*from, name, &*to, new_name, flags)?;
+        if target.is_some_and(|t| t.st_ino == moved.st_ino) {
+            // Two names of one inode: renaming one to the other does nothing.
+            return Ok(None);
+        }
+        self.is_absent(parent, name);
+        let replaced = replaced.map(|removed| self.now_removed(removed, new_parent, new_name));
+        self.nodes.remove_name(moved_id, parent, name);
+        self.nodes.add_name(moved_id, new_parent, new_name);
+        self.tell_place(&moved, (new_parent, &to), new_name);
+        Ok(replaced)
+    }
+
+    /// Reports the new place of a moved inode. Runs under the lock of renames, so that the last report is the current
+    /// place.
+    fn tell_place(&self, moved: &Stat, (parent, directory): (NodeId, &OwnedFd), name: &OsStr) {
+        let Some(places) = &self.places else { return };
+        let above = self.inode_of(parent);
+        self.tell_way_to(places, parent);
+        match FileType::from_raw_mode(moved.st_mode) {
+            FileType::Directory => places.directory_is(moved.st_ino, above, name),
+            FileType::RegularFile => {
+                if let Ok(Some(file)) = number_at(directory, name) {
+                    places.file_is(file, above, name);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports the place of a directory and of those above it, if unknown.
+    fn tell_way_to(&self, places: &Places, mut directory: NodeId) {
+        while directory != ROOT && !places.knows(directory) {
+            let Some((above, name)) = self.node(directory).ok().and_then(|node| node.name()) else { return };
+            places.directory_is(directory, self.inode_of(above), &name);
+            directory = above;
+        }
+    }
+}

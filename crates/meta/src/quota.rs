@@ -1,0 +1,185 @@
+//! Usage of users, groups and directories: counted as files grow and go, and refused beyond a limit.
+//!
+//! ```text
+//!   file grows ── payers ──> accounts of its owner, its group, the directories above ── take ──> counted, or EDQUOT
+//! ```
+//! The daemon's quota task sets the ceilings (`policy::quota`). Only subjects with a limit have an account. Without any
+//! limit a count costs one read of a flag. An account is a few atomic counters, so that no file waits for another.
+
+mod account;
+mod payers;
+
+pub use account::{Account, Changed};
+pub use payers::{Payers, Reserved};
+
+use object::error::Refused;
+use parking_lot::RwLock;
+use policy::quota::Subject;
+use rustix::fs::Stat;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Judges an account again.
+type Judge = Box<dyn Fn(&Account) + Send + Sync>;
+
+/// All accounts of a volume.
+#[derive(Default)]
+pub struct Quotas {
+    is_on: AtomicBool,
+    /// Grows with every change of the table.
+    edition: AtomicU64,
+    table: RwLock<Arc<Table>>,
+    /// Where the tree of all names is.
+    tree: OnceLock<PathBuf>,
+    judge: OnceLock<Judge>,
+    refused: AtomicU64,
+}
+
+/// Accounts of all subjects.
+#[derive(Clone, Default)]
+struct Table {
+    users: HashMap<u32, Arc<Account>>,
+    groups: HashMap<u32, Arc<Account>>,
+    /// By their paths below the tree.
+    directories: HashMap<PathBuf, Arc<Account>>,
+}
+
+impl Quotas {
+    /// Whether anything has a limit.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Sets the root of the tree of names, and the function that judges an account again after a refusal.
+    pub fn begin(&self, tree: PathBuf, judge: impl Fn(&Account) + Send + Sync + 'static) {
+        drop(self.tree.set(tree));
+        drop(self.judge.set(Box::new(judge)));
+    }
+
+    /// Number of refusals.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Edition of the table, which changes with each change of it: holders of payers then look them up again.
+    pub fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Acquire)
+    }
+
+    /// Adds accounts; those of directories with their paths below the tree.
+    pub fn add(&self, accounts: impl IntoIterator<Item = (Arc<Account>, Option<PathBuf>)>) {
+        self.change(|table| {
+            for (account, path) in accounts {
+                match (account.subject(), path) {
+                    (Subject::User(uid), _) => drop(table.users.insert(uid, account)),
+                    (Subject::Group(gid), _) => drop(table.groups.insert(gid, account)),
+                    (Subject::Directory(_), Some(path)) => drop(table.directories.insert(path, account)),
+                    (Subject::Directory(_), None) => {}
+                }
+            }
+        });
+    }
+
+    /// Takes an account away.
+    pub fn remove(&self, subject: Subject) {
+        self.change(|table| {
+            table.users.retain(|_, account| account.subject() != subject);
+            table.groups.retain(|_, account| account.subject() != subject);
+            table.directories.retain(|_, account| account.subject() != subject);
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Table)) {
+        let mut table = self.table.write();
+        let mut new = Table::clone(&table);
+        change(&mut new);
+        let any = !(new.users.is_empty() && new.groups.is_empty() && new.directories.is_empty());
+        *table = Arc::new(new);
+        self.edition.fetch_add(1, Ordering::AcqRel);
+        self.is_on.store(any, Ordering::Release);
+    }
+
+    /// Accounts that pay for a file of a user and a group in a directory below the tree.
+    pub fn payers(&self, uid: u32, gid: u32, directory: &Path) -> Payers {
+        let table = self.table.read().clone();
+        let mut all = table.owners(Some(uid), Some(gid));
+        all.extend(table.above(directory));
+        Payers::of(all)
+    }
+
+    /// Accounts that pay for an owner's files, in any directory.
+    pub fn owners(&self, uid: Option<u32>, gid: Option<u32>) -> Payers {
+        Payers::of(self.table.read().owners(uid, gid))
+    }
+
+    /// Accounts that pay for a file at a path of this machine; none if the path is not in the tree.
+    pub fn payers_at(&self, (uid, gid): (u32, u32), place: &Path) -> Payers {
+        let below = self.tree.get().and_then(|tree| place.strip_prefix(tree).ok());
+        below.and_then(Path::parent).map_or_else(Payers::default, |directory| self.payers(uid, gid, directory))
+    }
+
+    /// Whether two directories below the tree are under the same limits.
+    pub fn is_one_tree(&self, one: &Path, other: &Path) -> bool {
+        let table = self.table.read().clone();
+        let of = |path| table.above(path).map(|account| account.subject()).collect::<Vec<_>>();
+        of(one) == of(other)
+    }
+
+    /// Whether a directory below the tree has limits, or one in it has.
+    pub fn holds_tree(&self, path: &Path) -> bool {
+        self.table.read().directories.keys().any(|limited| limited.starts_with(path))
+    }
+
+    /// Charges an increase to all payers, or to none.
+    pub fn take(&self, payers: &Payers, more: Changed) -> Result<(), Refused> {
+        self.twice(payers, || payers.take(more))
+    }
+
+    /// Whether `more` fits within all limits now.
+    pub fn admit(&self, payers: &Payers, more: Changed) -> Result<(), Refused> {
+        self.twice(payers, || payers.admit(more))
+    }
+
+    fn twice(&self, payers: &Payers, ask: impl Fn() -> Result<(), Refused>) -> Result<(), Refused> {
+        if ask().is_ok() {
+            return Ok(());
+        }
+        // Their usage may just have fallen below a soft limit.
+        if let Some(judge) = self.judge.get() {
+            payers.each(|account| judge(account));
+        }
+        ask().inspect_err(|_| {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
+    /// Charges an increase until the reservation is dropped.
+    pub fn reserve(&self, payers: Payers, more: Changed) -> Result<Reserved, Refused> {
+        self.take(&payers, more)?;
+        Ok(Reserved::new(payers, more))
+    }
+}
+
+impl Table {
+    fn owners(&self, uid: Option<u32>, gid: Option<u32>) -> Vec<Arc<Account>> {
+        let user = uid.and_then(|uid| self.users.get(&uid));
+        let group = gid.and_then(|gid| self.groups.get(&gid));
+        user.into_iter().chain(group).cloned().collect()
+    }
+
+    fn above<'a>(&'a self, directory: &'a Path) -> impl Iterator<Item = Arc<Account>> + 'a {
+        directory.ancestors().filter_map(|path| self.directories.get(path)).cloned()
+    }
+}
+
+/// Usage of an inode: its length, if it is a file that has one, and one file.
+pub fn counts(stat: &Stat) -> Changed {
+    use rustix::fs::FileType;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    Changed { bytes: if is_file { u64::try_from(stat.st_size).unwrap_or(0) } else { 0 }, files: 1 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! A stub that is an open file of the namespace.
+
+mod record;
+
+use super::locks::Locker;
+use super::marks::Look;
+use super::{InUse, Inode, Mark, Stub};
+use crate::unsynced::Unsynced;
+use crate::{Error, Result};
+use object::host::{descriptor_path, remembered};
+use parking_lot::RwLock;
+use policy::cluster::Node;
+use policy::cluster::share::{Claim, Mark as NodeMark};
+use policy::layout::Layout;
+use policy::{FileId, Time};
+pub(super) use record::decode;
+pub use record::{LAYOUT_ATTRIBUTE, ROOM, is_laid_out, number_at};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags};
+use rustix::io::{self, Errno};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The attribute of the source record.
+pub const SOURCE_ATTRIBUTE: &str = "user.entrepot.source";
+
+/// Attribute set while the kernel writes the object by itself.
+pub const KERNEL_ATTRIBUTE: &str = "user.entrepot.kernel";
+/// Attribute set on a file that grew beyond its stub's bytes without needing objects.
+pub const INLINE_ATTRIBUTE: &str = "user.entrepot.inline";
+
+/// Limit of an attribute on Linux.
+pub(super) const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
+
+/// A stub that is an open file of the namespace.
+pub struct FdStub {
+    /// Best descriptor so far: a writable one, if any was offered.
+    fd: RwLock<Arc<OwnedFd>>,
+    inode: Option<Inode>,
+    side: PathBuf,
+    open: PathBuf,
+    /// Set if several nodes use the stub.
+    shared: bool,
+    /// Set after a side file was replaced, until the next sync.
+    side_unsynced: Unsynced<Errno>,
+}
+
+impl FdStub {
+    /// Makes a stub of a descriptor. A read-only one is reopened for writing if the file's mode permits it.
+    pub fn new(fd: OwnedFd, namespace: &Path) -> FdStub {
+        FdStub::sharing(Arc::new(fd), namespace, false)
+    }
+
+    /// As [`FdStub::new`], for a descriptor that others use too; `shared`: several nodes have the volume.
+    pub fn sharing(fd: Arc<OwnedFd>, namespace: &Path, shared: bool) -> FdStub {
+        let fd = if is_writable(&fd) { fd } else { reopen(&fd).map_or(fd, Arc::new) };
+        leave_access_time(&fd);
+        FdStub {
+            inode: remembered(&*fd).ok().map(|stat| (stat.st_dev, stat.st_ino)),
+            fd: RwLock::new(fd),
+            side: namespace.join("side"),
+            open: namespace.join("open"),
+            shared,
+            side_unsynced: Unsynced::unchanged(),
+        }
+    }
+
+    /// Offers another descriptor of the same file. It replaces the present one if only it can write.
+    pub fn offer(&self, fd: Arc<OwnedFd>) {
+        if is_writable(&fd) && !is_writable(&self.fd()) {
+            leave_access_time(&fd);
+            *self.fd.write() = fd;
+        }
+    }
+
+    /// The descriptor in use.
+    pub fn fd(&self) -> Arc<OwnedFd> {
+        self.fd.read().clone()
+    }
+
+    pub(super) fn side(&self) -> &Path {
+        &self.side
+    }
+
+    pub(super) fn attribute(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let fd = self.fd();
+        let mut value = vec![0; 1024];
+        loop {
+            match permitted(fd.as_fd(), || fs::fgetxattr(&*fd, name, &mut value[..])) {
+                Ok(len) => {
+                    value.truncate(len);
+                    return Ok(Some(value));
+                }
+                Err(Errno::NODATA) => return Ok(None),
+                Err(Errno::RANGE) if value.len() < ATTRIBUTE_BYTES_MAX => value.resize(ATTRIBUTE_BYTES_MAX, 0),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Sets or removes an attribute that has no value, only presence.
+    fn flag(&self, name: &str, set: bool) -> Result<()> {
+        let fd = self.fd();
+        let change = || match set {
+            true => fs::fsetxattr(&*fd, name, b"1", XattrFlags::empty()),
+            false => match fs::fremovexattr(&*fd, name) {
+                Err(Errno::NODATA) => Ok(()),
+                done => done,
+            },
+        };
+        Ok(permitted(fd.as_fd(), change)?)
+    }
+}
+
+/// Runs `act` on attributes. The file's mode binds even its owner, so an ordinary user's daemon widens it for a moment
+/// if necessary. Root need not.
+pub(super) fn permitted<T>(fd: BorrowedFd<'_>, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    match act() {
+        Err(Errno::ACCESS) => {}
+        done => return done,
+    }
+    let mode = Mode::from_raw_mode(fs::fstat(fd)?.st_mode & 0o7777);
+    fs::fchmod(fd, mode | Mode::RUSR | Mode::WUSR)?;
+    let done = act();
+    fs::fchmod(fd, mode)?;
+    done
+}
+
+fn is_writable(fd: &OwnedFd) -> bool {
+    fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::RDWR) || flags.contains(OFlags::WRONLY))
+}
+
+/// Stops reads from setting the access time. Handles share the descriptor, so it is unknown here whether a read should
+/// set it. Where the namespace refuses this, its own rules hold.
+fn leave_access_time(fd: &OwnedFd) {
+    let _ = fs::fcntl_setfl(fd, OFlags::NOATIME);
+}
+
+fn reopen(fd: &OwnedFd) -> Option<OwnedFd> {
+    fs::open(descriptor_path(fd), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    let fd = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(fs::fsync(&fd)?)
+}
+
+pub(super) fn write_all(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8]) -> Result<()> {
+    while !data.is_empty() {
+        match io::pwrite(fd, data, offset) {
+            Ok(0) => return Err(Errno::IO.into()),
+            Ok(written) => {
+                data = &data[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+impl Stub for FdStub {
+    fn layout(&self) -> Result<Option<Layout>> {
+        self.newest().map(|(_, layout)| layout)
+    }
+
+    fn newest(&self) -> Result<(u64, Option<Layout>)> {
+        if self.shared {
+            return self.shared_layout();
+        }
+        let layout = self.plain_layout()?;
+        Ok((layout.as_ref().map_or(0, |layout| layout.generation), layout))
+    }
+
+    fn free(&self) {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if let Err(error) = self.size().and_then(|size| Ok(fs::fallocate(&*self.fd(), hole, 0, size.max(1))?)) {
+            tracing::debug!("bytes of a stub that are never read take space: {error}");
+        }
+    }
+
+    fn look(&self) -> Result<Look> {
+        self.shared_look(false)
+    }
+
+    fn look_surely(&self) -> Result<Look> {
+        self.shared_look(true)
+    }
+
+    fn locker(&self) -> Result<Box<dyn Locker>> {
+        self.open_locker()
+    }
+
+    fn publish(&self, node: Node, generation: u64, layout: Option<&Layout>) -> Result<bool> {
+        self.publish_shared(node, generation, layout)
+    }
+
+    fn claim(&self, claim: Claim) -> Result<bool> {
+        self.claim_shared(claim)
+    }
+
+    fn set_mark(&self, mark: NodeMark) -> Result<()> {
+        self.set_mark_shared(mark)
+    }
+
+    fn remove(&self, mark: NodeMark) -> Result<()> {
+        self.remove_shared(mark)
+    }
+
+    fn set_copy(&self, node: Node, copies: bool) -> Result<bool> {
+        self.set_copy_shared(node, copies)
+    }
+
+    fn grow_to(&self, size: u64) -> Result<()> {
+        // Writes one byte that is never read. Setting the size could cut bytes that other nodes wrote beyond.
+        if size > 0 { self.write_at(size - 1, &[0]) } else { Ok(()) }
+    }
+
+    fn set_layout(&self, layout: &Layout) -> Result<()> {
+        self.set_plain_layout(layout)
+    }
+
+    fn source(&self) -> Result<Option<String>> {
+        let Some(value) = self.attribute(SOURCE_ATTRIBUTE)? else { return Ok(None) };
+        String::from_utf8(value).map(Some).map_err(|_| Error::Invalid("the source record is not text".into()))
+    }
+
+    fn set_source(&self, record: Option<&str>) -> Result<()> {
+        let fd = self.fd();
+        match record {
+            Some(text) => {
+                let set = || fs::fsetxattr(&*fd, SOURCE_ATTRIBUTE, text.as_bytes(), XattrFlags::empty());
+                Ok(permitted(fd.as_fd(), set)?)
+            }
+            None => match permitted(fd.as_fd(), || fs::fremovexattr(&*fd, SOURCE_ATTRIBUTE)) {
+                Ok(()) | Err(Errno::NODATA) => Ok(()),
+                Err(e) => Err(e.into()),
+            },
+        }
+    }
+
+    fn has_sums(&self) -> Result<bool> {
+        Ok(!self.all_sums()?.is_empty())
+    }
+
+    fn sums(&self) -> Result<Option<(String, String)>> {
+        self.sums_that_count()
+    }
+
+    fn begin_sums(&self, id: &str) -> Result<()> {
+        self.make_sums(id)
+    }
+
+    fn end_sums(&self, id: &str, text: &str) -> Result<bool> {
+        self.count_sums(id, text)
+    }
+
+    fn void_sums(&self, file: Option<FileId>) -> Result<bool> {
+        self.take_sums(file)
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(fs::fstat(&*self.fd())?.st_size as u64)
+    }
+
+    fn set_size(&self, size: u64) -> Result<()> {
+        Ok(fs::ftruncate(&*self.fd(), size)?)
+    }
+
+    fn touch(&self, modified: Time) -> Result<()> {
+        let last_modification =
+            Timespec { tv_sec: (modified.0 / 1_000_000_000) as i64, tv_nsec: (modified.0 % 1_000_000_000) as _ };
+        let last_access = Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT as _ };
+        Ok(fs::futimens(&*self.fd(), &Timestamps { last_access, last_modification })?)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let fd = self.fd();
+        let mut done = 0;
+        while done < buf.len() {
+            match io::pread(&*fd, &mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        write_all(self.fd().as_fd(), offset, data)
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        let fd = self.fd();
+        match fs::fallocate(&*fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            result => return Ok(result?),
+        }
+        let end = offset.saturating_add(len).min(self.size()?);
+        let zeros = [0; 4096];
+        let mut at = offset;
+        while at < end {
+            let step = (end - at).min(4096);
+            write_all(fd.as_fd(), at, &zeros[..step as usize])?;
+            at += step;
+        }
+        Ok(())
+    }
+
+    fn seek_data(&self, offset: u64) -> Result<u64> {
+        Ok(fs::seek(&*self.fd(), SeekFrom::Data(offset))?)
+    }
+
+    fn seek_hole(&self, offset: u64) -> Result<u64> {
+        Ok(fs::seek(&*self.fd(), SeekFrom::Hole(offset))?)
+    }
+
+    fn mark_in_use(&self, by: InUse, mark: Mark) -> Result<()> {
+        let name = self.open.join(by.to_string());
+        if mark != Mark::None {
+            let fd = self.fd();
+            match fs::linkat(fs::CWD, descriptor_path(fd), fs::CWD, &name, AtFlags::SYMLINK_FOLLOW) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                // The file was unlinked and ends with its last user, so there is nothing to settle after a crash.
+                Err(Errno::NOENT) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            }
+            return if mark == Mark::Durable { sync_directory(&self.open) } else { Ok(()) };
+        }
+        match fs::unlink(&name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn set_kernel_writes(&self, writes: bool) -> Result<()> {
+        self.flag(KERNEL_ATTRIBUTE, writes)
+    }
+
+    fn kernel_writes(&self) -> Result<bool> {
+        Ok(self.attribute(KERNEL_ATTRIBUTE)?.is_some())
+    }
+
+    fn mark_inline(&self, inline: bool) -> Result<()> {
+        self.flag(INLINE_ATTRIBUTE, inline)
+    }
+
+    fn is_marked_inline(&self) -> Result<bool> {
+        Ok(self.attribute(INLINE_ATTRIBUTE)?.is_some())
+    }
+
+    fn discard(&self, by: InUse) -> Result<()> {
+        let file = by.file;
+        let sums = ["sums", "closed"].map(|kind| self.side.join(format!("{file}.{kind}")));
+        let beside = [self.side_file(file), self.open.join(by.to_string())].into_iter().chain(sums);
+        for path in beside {
+            match fs::unlink(&path) {
+                // Another node may have removed the mark first.
+                Ok(()) | Err(Errno::NOENT | Errno::STALE) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn inode(&self) -> Option<Inode> {
+        self.inode
+    }
+
+    fn owner(&self) -> Option<(u32, u32)> {
+        fs::fstat(&*self.fd()).ok().map(|stat| (stat.st_uid, stat.st_gid))
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        std::fs::read_link(descriptor_path(self.fd())).ok()
+    }
+
+    fn links(&self) -> Option<u64> {
+        match fs::fstat(&*self.fd()) {
+            Ok(stat) => Some(stat.st_nlink),
+            // A shared file system drops a file whose last link was removed.
+            Err(Errno::NOENT | Errno::STALE) => Some(0),
+            Err(_) => None,
+        }
+    }
+
+    fn has_mark(&self, by: InUse) -> bool {
+        let mark = fs::statat(fs::CWD, self.open.join(by.to_string()), AtFlags::SYMLINK_NOFOLLOW);
+        let own = fs::fstat(&*self.fd());
+        matches!((mark, own), (Ok(mark), Ok(own)) if (mark.st_dev, mark.st_ino) == (own.st_dev, own.st_ino))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.side_unsynced.sync(|| sync_directory(&self.side).map_err(|error| error.errno()))?;
+        Ok(fs::fsync(&*self.fd())?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

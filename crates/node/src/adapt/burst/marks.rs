@@ -1,0 +1,141 @@
+//! Files that jobs' scripts mark as checkpoints, for the lifetime of the job. They are recorded, since a job outlives
+//! the daemon.
+
+use super::Burst;
+use super::app_names;
+use super::record::{self, Mark, Marked};
+use crate::Result;
+use crate::control::answers::MtbfFrom;
+use meta::state::State;
+use policy::burst::buffer;
+use policy::burst::pattern::Pattern;
+use std::collections::BTreeMap;
+
+/// The patterns of one job.
+struct Marking {
+    uid: u32,
+    patterns: Vec<Pattern>,
+}
+
+/// The markings of all jobs.
+#[derive(Default)]
+pub struct Marks(BTreeMap<String, Marking>);
+
+impl Marks {
+    /// Loads the marks of earlier daemons.
+    pub fn open(state: &dyn State) -> Result<Marks> {
+        let all = record::marks(state)?.into_iter().map(|(job, marked)| (job, marking(&marked)));
+        Ok(Marks(all.collect()))
+    }
+
+    /// Whether no job has marks.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Application and version of the checkpoint that a file belongs to. A job marks the files of its owner; root's
+    /// jobs mark all.
+    pub fn recognise(&self, path: &str, owner: impl Fn() -> Option<u32>) -> Option<(String, String)> {
+        self.0.values().find_map(|marking| {
+            let found = marking.patterns.iter().find_map(|pattern| pattern.matches(path))?;
+            (marking.uid == 0 || owner() == Some(marking.uid)).then_some((found.app, found.version))
+        })
+    }
+}
+
+fn marking(marked: &Marked) -> Marking {
+    let patterns = marked
+        .marks
+        .iter()
+        .filter_map(|mark| Pattern::of_app(&mark.path, &app_names::full(marked.uid, &mark.app)).ok());
+    Marking { uid: marked.uid, patterns: patterns.collect() }
+}
+
+impl Burst {
+    /// Marks files of a job's owner as checkpoints.
+    ///
+    /// # Errors
+    /// Errors of the state store; the job then has no marks.
+    pub fn mark(&self, job: &str, marked: &Marked) -> Result<()> {
+        record::put_marks(&*self.state, job, marked)?;
+        self.marks.write().0.insert(job.to_owned(), marking(marked));
+        for Mark { app, nodes, mtbf_s, interval_s, .. } in &marked.marks {
+            let app = app_names::full(marked.uid, app);
+            self.set_mtbf(&app, *mtbf_s, *nodes)?;
+            if let Some(seconds) = *interval_s {
+                self.set_interval(&app, seconds)?;
+            }
+        }
+        self.announce().unwrap_or_else(|hosts| {
+            tracing::warn!(
+                "{hosts} did not confirm the marks of {job} in time: files written there until then are no checkpoints"
+            );
+        });
+        Ok(())
+    }
+
+    /// Removes the marks of a job that ended. Its checkpoints stay.
+    pub fn unmark(&self, job: &str) {
+        if self.marks.write().0.remove(job).is_some()
+            && let Err(error) = record::forget_marks(&*self.state, job)
+        {
+            tracing::warn!("the end of the checkpoint marks of {job} could not be saved: {error}");
+        }
+    }
+
+    /// Records an application's interval between checkpoints, as its owner set it.
+    fn set_interval(&self, name: &str, interval_s: u64) -> Result<()> {
+        let mut table = self.table.lock();
+        self.app_in(&mut table, name)?;
+        let Some(app) = table.apps.get_mut(name) else { return Ok(()) };
+        app.interval_s = interval_s;
+        record::put_app(&*self.state, name, app)?;
+        let number = app.number;
+        self.tell_buffer(buffer::Event::Interval { app: number, interval_s });
+        Ok(())
+    }
+
+    /// Records an application's time between failures and its number of nodes.
+    ///
+    /// # Errors
+    /// Errors of the state store.
+    pub fn set_mtbf(&self, name: &str, mtbf_s: Option<u64>, nodes: Option<u64>) -> Result<()> {
+        let (seconds, from) = match (mtbf_s, nodes) {
+            (Some(seconds), _) => (seconds, MtbfFrom::Given),
+            (None, Some(nodes)) => (self.settings.node_mtbf.as_secs() / nodes.max(1), MtbfFrom::Nodes),
+            (None, None) => return Ok(()),
+        };
+        let mut table = self.table.lock();
+        self.app_in(&mut table, name)?;
+        let Some(app) = table.apps.get_mut(name) else { return Ok(()) };
+        (app.mtbf_s, app.mtbf_from) = (seconds.max(1), from);
+        record::put_app(&*self.state, name, app)?;
+        let number = app.number;
+        self.tell_buffer(buffer::Event::Mtbf { app: number, mtbf_s: seconds.max(1) });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meta::state::SqliteState;
+
+    #[test]
+    fn a_job_marks_its_owners_files_only_and_is_remembered() {
+        let state = SqliteState::in_memory().unwrap();
+        let mark = |path: &str| Mark { app: "wave".into(), path: path.into(), ..Mark::default() };
+        let of = |uid, path| Marked { uid, marks: vec![mark(path)] };
+        record::put_marks(&state, "job 1", &of(7, "u/s-{version}/**")).unwrap();
+        record::put_marks(&state, "job 2", &of(0, "all/*")).unwrap();
+        let marks = Marks::open(&state).unwrap();
+        let says = |path: &str, owner: Option<u32>| marks.recognise(path, || owner);
+        assert_eq!(says("u/s-3/r", Some(7)), Some(("7/wave".into(), "3".into())));
+        assert_eq!(says("u/s-3/r", Some(8)), None);
+        assert_eq!(says("u/s-3/r", None), None, "it is gone meanwhile");
+        assert_eq!(says("all/x", Some(8)), Some(("0/wave".into(), String::new())));
+        assert_eq!(says("other", Some(7)), None);
+        record::forget_marks(&state, "job 1").unwrap();
+        assert!(Marks::open(&state).unwrap().recognise("u/s-3/r", || Some(7)).is_none());
+    }
+}

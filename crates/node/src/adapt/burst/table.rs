@@ -1,0 +1,236 @@
+//! The table of checkpoints: applications, their complete versions, the versions being written, and which file belongs
+//! to which.
+
+use super::app_names;
+use super::open::OpenCheckpoint;
+use super::record::{self, App, MtbfFrom};
+use crate::{Error, Result};
+use meta::state::State;
+use policy::FileId;
+use policy::burst::tables::Version;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// A version being written.
+pub struct Current {
+    /// Name of the application.
+    pub app: String,
+    /// Label of the version, as chosen by the application.
+    pub label: String,
+    /// Whether it was announced by `entrepot checkpoint begin`, so that only `commit` ends it.
+    pub explicit: bool,
+    /// Its files by path.
+    pub open: BTreeMap<String, Arc<OpenCheckpoint>>,
+    /// Files of the complete version with the same label, which is dropped once one of them is overwritten.
+    pub carried: BTreeMap<String, record::Part>,
+    /// Whether its turn was reported as an event: a request for more room gets a second turn.
+    pub turn_is_told: bool,
+}
+
+/// An announced checkpoint.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// Name of the application.
+    pub app: String,
+    /// The version's name.
+    pub label: String,
+    /// Files and directories of the checkpoint.
+    pub paths: Vec<String>,
+    /// User that announced it.
+    pub uid: u32,
+    /// Announced size in bytes; 0 if unknown.
+    pub bytes: u64,
+    /// Latest time of change below these paths at the announcement, in ns; `None` in records of earlier daemons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest_ns: Option<i64>,
+    /// Number of its request, after the first write.
+    #[serde(skip)]
+    pub request: u64,
+}
+
+impl Session {
+    /// Whether a path belongs to the checkpoint.
+    pub fn has(&self, path: &str) -> bool {
+        let below =
+            |dir: &str| dir.is_empty() || path == dir || path.strip_prefix(dir).is_some_and(|r| r.starts_with('/'));
+        self.paths.iter().any(|dir| below(dir))
+    }
+}
+
+/// Applications and versions of checkpoints.
+#[derive(Default)]
+pub struct CheckpointTable {
+    pub apps: BTreeMap<String, App>,
+    pub names: BTreeMap<u64, String>,
+    pub complete: BTreeMap<Version, record::Version>,
+    pub current: BTreeMap<u64, Current>,
+    by_path: HashMap<String, Version>,
+    by_file: HashMap<FileId, Version>,
+    next_app: u64,
+}
+
+impl CheckpointTable {
+    /// Loads the records of the state store. Earlier daemons recorded applications under their short names. Such a
+    /// record belongs to its user or, without one, to the owner of the files.
+    pub fn open(state: &dyn State, owner_of: impl Fn(&str) -> Option<u32>) -> Result<CheckpointTable> {
+        let mut table = CheckpointTable::default();
+        let versions = record::versions(state)?;
+        let (apps, earlier): (Vec<_>, Vec<_>) =
+            record::apps(state)?.into_iter().partition(|(name, _)| app_names::user(name).is_some());
+        for (name, app) in apps {
+            table.take(name, app);
+        }
+        let mut of_earlier = BTreeMap::new();
+        for (name, app) in earlier {
+            let of_files = || versions.iter().find(|v| v.app == name).and_then(|v| owner_of(&v.parts.first()?.path));
+            let full = app_names::full(app.uid.or_else(of_files).unwrap_or_default(), &name);
+            of_earlier.insert(name, full.clone());
+            // A record under the full name is newer.
+            if !table.apps.contains_key(&full) {
+                table.take(full, app);
+            }
+        }
+        for mut version in versions {
+            if let Some(full) = of_earlier.get(&version.app) {
+                version.app.clone_from(full);
+            }
+            if table.apps.contains_key(&version.app) {
+                table.enter(version);
+            }
+        }
+        Ok(table)
+    }
+
+    fn take(&mut self, full: String, app: App) {
+        self.next_app = self.next_app.max(app.number);
+        self.names.insert(app.number, full.clone());
+        self.apps.insert(full, app);
+    }
+
+    /// Whether a file is a part of a complete version or of a current one. The latter counts until its commit has
+    /// ended.
+    pub fn holds(&self, file: FileId) -> bool {
+        let mut current = self.current.values().flat_map(|current| current.open.values());
+        self.by_file.contains_key(&file) || current.any(|checkpoint| checkpoint.file.id() == Some(file))
+    }
+
+    /// The application of that name, created if necessary; returns whether it is new.
+    ///
+    /// # Errors
+    /// The user has too many applications.
+    pub fn app(&mut self, name: &str, now_ms: u64, mtbf_s: u64) -> Result<(App, bool)> {
+        if let Some(app) = self.apps.get(name) {
+            return Ok((app.clone(), false));
+        }
+        let uid = app_names::user(name);
+        if self.apps.keys().filter(|of| app_names::user(of) == uid).count() >= app_names::PER_USER_MAX {
+            let most = app_names::PER_USER_MAX;
+            return Err(Error::Invalid(format!("a user has at most {most} applications; take a name that is there")));
+        }
+        self.next_app += 1;
+        let mtbf_from = if mtbf_s > 0 { MtbfFrom::Given } else { MtbfFrom::Default };
+        let app = App { number: self.next_app, uid, first_ms: now_ms, mtbf_s, mtbf_from, ..App::default() };
+        self.names.insert(app.number, name.to_owned());
+        self.apps.insert(name.to_owned(), app.clone());
+        Ok((app, true))
+    }
+
+    /// Adds a complete version.
+    pub fn enter(&mut self, version: record::Version) {
+        let Some(app) = self.apps.get(&version.app) else { return };
+        let key = Version { app: app.number, number: version.number };
+        for part in &version.parts {
+            self.by_path.insert(part.path.clone(), key);
+            if part.file != 0 {
+                self.by_file.insert(FileId(part.file), key);
+            }
+        }
+        self.complete.insert(key, version);
+    }
+
+    /// Removes a version.
+    pub fn strike(&mut self, key: Version) -> Option<record::Version> {
+        self.by_path.retain(|_, of| *of != key);
+        self.by_file.retain(|_, of| *of != key);
+        self.complete.remove(&key)
+    }
+
+    /// The complete version that a path belongs to.
+    pub fn version_at(&self, path: &str) -> Option<Version> {
+        self.by_path.get(path).copied()
+    }
+
+    /// The complete version that a file with objects belongs to.
+    pub fn version_with(&self, file: FileId) -> Option<Version> {
+        self.by_file.get(&file).copied()
+    }
+
+    /// The complete version of a file: by its number or, without one, by its path.
+    pub fn version_of(&self, file: Option<FileId>, path: impl FnOnce() -> Option<String>) -> Option<Version> {
+        match file {
+            _ if self.complete.is_empty() => None,
+            Some(file) => self.version_with(file),
+            None => self.version_at(&path()?),
+        }
+    }
+
+    /// Removes a file from its version. Returns the version, and its new record unless it has no files left.
+    pub fn file_removed(&mut self, file: FileId) -> Option<(Version, Option<record::Version>)> {
+        let key = self.by_file.remove(&file)?;
+        let version = self.complete.get_mut(&key)?;
+        version.parts.retain(|part| part.file != file.0);
+        let left = version.clone();
+        if left.parts.is_empty() {
+            self.strike(key);
+            return Some((key, None));
+        }
+        Some((key, Some(left)))
+    }
+
+    /// The request that writes an application's version with that label.
+    pub fn writing(&self, app: &str, label: &str) -> Option<u64> {
+        self.current.iter().find(|(_, of)| of.app == app && of.label == label).map(|(request, _)| *request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meta::state::SqliteState;
+
+    /// [S-364]
+    #[test]
+    fn names_belong_to_users_and_those_of_earlier_daemons_to_their_owners() {
+        let state = SqliteState::in_memory().unwrap();
+        let app = |number, uid| App { number, uid, ..App::default() };
+        let version = |of: &str, number, path: &str| record::Version {
+            app: of.into(),
+            number,
+            label: "1".into(),
+            parts: vec![record::Part { path: path.into(), file: number, bytes: 1 }],
+            at_ms: 1,
+            announced: None,
+        };
+        record::put_app(&state, "wave", &app(1, Some(7))).unwrap();
+        record::put_app(&state, "old", &app(2, None)).unwrap();
+        record::put_version(&state, 1, &version("wave", 1, "a")).unwrap();
+        record::put_version(&state, 2, &version("old", 2, "b")).unwrap();
+        let open = || CheckpointTable::open(&state, |path| (path == "b").then_some(8)).unwrap();
+        let mut table = open();
+        assert_eq!(table.apps.keys().collect::<Vec<_>>(), ["7/wave", "8/old"]);
+        assert_eq!(table.complete.values().map(|v| &*v.app).collect::<Vec<_>>(), ["7/wave", "8/old"]);
+        // Another user has an application of the same name; then the first user writes again.
+        let (other, fresh) = table.app("8/wave", 1, 0).unwrap();
+        assert!(fresh && other.uid == Some(8) && !table.app("7/wave", 1, 0).unwrap().1);
+        record::put_app(&state, "7/wave", &App { restarts: 3, ..app(1, Some(7)) }).unwrap();
+        let table = &mut open();
+        assert_eq!((table.apps["7/wave"].restarts, table.complete.len()), (3, 2));
+        // One user has too many applications; other users are not affected.
+        for n in table.apps.keys().filter(|of| of.starts_with("8/")).count()..app_names::PER_USER_MAX {
+            table.app(&format!("8/n{n}"), 1, 0).unwrap();
+        }
+        assert!(table.app("8/more", 1, 0).is_err() && table.app("8/old", 1, 0).is_ok());
+        assert!(table.app("9/more", 1, 0).is_ok());
+    }
+}

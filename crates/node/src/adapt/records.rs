@@ -1,0 +1,58 @@
+//! Records of files in the state store, one per file.
+
+use crate::Result;
+use meta::state::State;
+use parking_lot::{Mutex, MutexGuard};
+use policy::FileId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Records under one name, held in memory too.
+pub struct Records<T> {
+    state: Arc<dyn State>,
+    name: &'static str,
+    held: Mutex<BTreeMap<FileId, T>>,
+}
+
+impl<T: Serialize + DeserializeOwned> Records<T> {
+    /// Loads the existing records.
+    pub fn open(state: Arc<dyn State>, name: &'static str) -> Result<Records<T>> {
+        let mut held = BTreeMap::new();
+        for (key, bytes) in state.records(name)? {
+            match (u64::from_str_radix(&key, 16), serde_json::from_slice(&bytes)) {
+                (Ok(file), Ok(record)) => drop(held.insert(FileId(file), record)),
+                _ => tracing::warn!(
+                    "the record of {name} {key} is not valid; the copy stays until it is dropped by hand"
+                ),
+            }
+        }
+        Ok(Records { state, name, held: Mutex::new(held) })
+    }
+
+    /// All records, locked.
+    pub fn held(&self) -> MutexGuard<'_, BTreeMap<FileId, T>> {
+        self.held.lock()
+    }
+
+    pub fn put(&self, file: FileId, record: T) -> Result<()> {
+        let bytes = serde_json::to_vec(&record).expect("a record of plain values");
+        self.state.record_put(self.name, &key(file), &bytes)?;
+        self.held().insert(file, record);
+        Ok(())
+    }
+
+    /// Removes the record of a file, if there is one.
+    pub fn forget(&self, file: FileId) -> Result<()> {
+        if self.held().contains_key(&file) {
+            self.state.record_remove(self.name, &key(file))?;
+            self.held().remove(&file);
+        }
+        Ok(())
+    }
+}
+
+fn key(file: FileId) -> String {
+    format!("{:016x}", file.0)
+}

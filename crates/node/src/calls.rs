@@ -1,0 +1,231 @@
+//! Requests between nodes: sent until the answer is here, served once, answered in pages.
+//!
+//! ```text
+//!   caller                              server
+//!   Ask, Ask, ...       --------------> a thread, or a queue
+//!                   <------ Serves ---- is it being served, or how far
+//!                   <------ Answer ---- first page; kept for a while: it may get lost
+//!   Next                --------------> next page
+//! ```
+//! Each side gives up after a span without a message from the other. One thread repeats all requests of this node.
+
+mod made;
+mod served;
+
+pub use served::Reply;
+
+use crate::control::{Caller, Problem, Responder, exit};
+use made::{Event, Made};
+use meta::messages::{Member, Message, Packet, Talk};
+use object::admission::Admission;
+use object::workers::Pool;
+use parking_lot::{Mutex, RwLock};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use served::Served;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Timeout: without a message for this span, the call counts as not served, or its answer as not awaited.
+pub const SILENT: Duration = Duration::from_secs(15);
+/// Interval of retries of an unanswered message. A guess: messages are seldom lost.
+const AGAIN: Duration = Duration::from_millis(1000);
+/// Timeout of a call that was requested to stop.
+const STOPPED_MAX: Duration = Duration::from_secs(5);
+/// Time for which an answer is kept, in case it gets lost.
+const ANSWERED: Duration = Duration::from_secs(60);
+/// Maximum of concurrent calls of all other nodes, and the part reserved for root and the daemon's user.
+const SERVED_MAX: u64 = 128;
+const SERVED_RESERVED: u64 = 32;
+/// Maximum of queued lines of progress of one call; later ones are dropped.
+const PROGRESS_MAX: usize = 64;
+/// Bytes of a page. Far below the output buffer of a Redis subscriber (8 MB for a minute).
+const PAGE_MAX: usize = 256 << 10;
+
+/// Result of a call.
+pub type Answer = Result<Value, Problem>;
+
+/// Returns the value of an answer; `None` for a problem, and for a value of another version.
+pub(crate) fn value<T: DeserializeOwned>(answer: Answer) -> Option<T> {
+    serde_json::from_value(answer.ok()?).ok()
+}
+
+/// Destination of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum To {
+    /// The node that leads, also after it changed.
+    Leader,
+    /// The node that receives messages under this name.
+    Node(String),
+}
+
+/// Server of calls of one name, each on a thread.
+type Service = dyn Fn(&Caller, Value, &mut Responder<'_>) -> Answer + Send + Sync;
+/// Server of calls of one name that only queues them. It must not block.
+type Queue = dyn Fn(Value, Reply) + Send + Sync;
+/// Whether this node serves the calls now; if not, the caller retries.
+type IsHere = dyn Fn() -> bool + Send + Sync;
+
+#[derive(Clone)]
+enum Server {
+    Threads(Arc<IsHere>, Arc<Service>),
+    Queue(Arc<Queue>),
+}
+
+/// Name of a calling node, and the number of its call.
+type CallId = (String, u64);
+
+/// Running calls: those of this node, and those that it serves.
+pub struct Calls {
+    talk: Arc<dyn Talk>,
+    again: Duration,
+    servers: RwLock<HashMap<&'static str, Server>>,
+    next_number: AtomicU64,
+    made: Mutex<HashMap<u64, Made>>,
+    /// Whether a thread repeats them. Changed under the lock of `made`.
+    repeats: AtomicBool,
+    repeater: Pool,
+    served: Mutex<HashMap<CallId, Served>>,
+    /// Number of served calls at which old ones are dropped.
+    served_max: AtomicUsize,
+    room: Arc<Admission>,
+    me: Weak<Calls>,
+}
+
+impl Calls {
+    /// Starts without calls.
+    pub(crate) fn new(talk: Arc<dyn Talk>) -> Arc<Calls> {
+        Calls::repeating(talk, AGAIN)
+    }
+
+    /// Returns the same with another interval of retries.
+    pub(crate) fn repeating(talk: Arc<dyn Talk>, again: Duration) -> Arc<Calls> {
+        // A restarted daemon must not repeat numbers of its earlier calls.
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64);
+        Arc::new_cyclic(|me| Calls {
+            talk,
+            again,
+            servers: RwLock::default(),
+            next_number: AtomicU64::new(began << 20),
+            made: Mutex::default(),
+            repeats: AtomicBool::new(false),
+            repeater: Pool::new("calls", 1),
+            served: Mutex::default(),
+            served_max: AtomicUsize::new(0),
+            room: Admission::new(SERVED_MAX, SERVED_RESERVED),
+            me: me.clone(),
+        })
+    }
+
+    /// Registers a server of calls of a name, on behalf of users of any node.
+    pub fn register<T: DeserializeOwned>(
+        &self,
+        name: &'static str,
+        serve: impl Fn(&Caller, T, &mut Responder<'_>) -> Answer + Send + Sync + 'static,
+    ) {
+        self.register_where(name, || true, serve);
+    }
+
+    /// Does the same for calls that this node serves only at times.
+    pub(crate) fn register_where<T: DeserializeOwned>(
+        &self,
+        name: &'static str,
+        is_here: impl Fn() -> bool + Send + Sync + 'static,
+        serve: impl Fn(&Caller, T, &mut Responder<'_>) -> Answer + Send + Sync + 'static,
+    ) {
+        let serve = move |caller: &Caller, args: Value, out: &mut Responder<'_>| {
+            let args = serde_json::from_value(args)
+                .map_err(|error| Problem::wrong(format!("a request of another node is not valid: {error}")))?;
+            serve(caller, args, out)
+        };
+        self.servers.write().insert(name, Server::Threads(Arc::new(is_here), Arc::new(serve)));
+    }
+
+    /// Registers a queue for calls of a name, also for those without an answer.
+    pub(crate) fn register_queue<T: DeserializeOwned>(
+        &self,
+        name: &'static str,
+        queue: impl Fn(T, Reply) + Send + Sync + 'static,
+    ) {
+        let queue = move |args, reply| match serde_json::from_value(args) {
+            Ok(args) => queue(args, reply),
+            Err(error) => tracing::debug!("a request of another node is ignored: {error}"),
+        };
+        self.servers.write().insert(name, Server::Queue(Arc::new(queue)));
+    }
+
+    /// The nodes of the volume.
+    pub(crate) fn talk(&self) -> &dyn Talk {
+        &*self.talk
+    }
+
+    /// This node's address for messages.
+    pub fn own(&self) -> &str {
+        self.talk.own()
+    }
+
+    /// Name of the leader, if another node leads.
+    pub(crate) fn leader(&self) -> Option<String> {
+        self.talk.leader().filter(|_| !self.talk.leads())
+    }
+
+    /// Sends a request that has no answer and may get lost.
+    pub(crate) fn notify(&self, to: &To, name: &str, args: Value) {
+        let to = match to {
+            To::Leader => self.leader(),
+            To::Node(name) => Some(name.clone()),
+        };
+        to.into_iter().for_each(|to| self.send(&to, Packet::Notice { name: name.to_owned(), args: args.clone() }));
+    }
+
+    /// The other live nodes.
+    pub(crate) fn others(&self) -> Vec<Member> {
+        let me = self.talk.me();
+        self.talk.members().into_iter().filter(|other| other.node != me).collect()
+    }
+
+    fn send(&self, to: &str, packet: Packet) {
+        self.talk.send(Some(to), &Message::Call(packet));
+    }
+
+    /// Handles a message of another node.
+    pub(crate) fn handle(&self, packet: Packet) {
+        match packet {
+            Packet::Ask { by, number, uid, gid, name, args } => {
+                self.asked((by, number), &Caller { uid, gid, pid: 0 }, &name, args);
+            }
+            Packet::Notice { name, args } => {
+                let server = self.servers.read().get(&*name).cloned();
+                if let Some(Server::Queue(queue)) = server {
+                    queue(args, Reply(None));
+                }
+            }
+            Packet::Stop { by, number } => {
+                let key = (by, number);
+                if let Some(served) = self.served.lock().get(&key) {
+                    served.stop.set();
+                }
+                self.answer_again(&key, 0);
+            }
+            Packet::Next { by, number, page } => self.answer_again(&(by, number), page),
+            Packet::Serves { number, progress } => {
+                let event = self.heard(number, |made| Some(made.event.clone()));
+                if let (Some(event), Some(value)) = (event, progress) {
+                    event(Event::Progress(value));
+                }
+            }
+            Packet::Answer { number, page, is_last, text } => self.answered(number, page, is_last, &text),
+        }
+    }
+}
+
+fn no_answer() -> Problem {
+    Problem::new(exit::NO_DAEMON, "the other node does not answer")
+        .so("the change may have been made all the same")
+        .try_this("`entrepot node list` shows which nodes are there; try again")
+}
+
+#[cfg(test)]
+mod tests;

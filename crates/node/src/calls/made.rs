@@ -1,0 +1,273 @@
+//! Calls that this node makes.
+
+use super::{Answer, Calls, PROGRESS_MAX, STOPPED_MAX, Server, To, no_answer};
+use crate::control::{Caller, Problem, Responder};
+use meta::messages::Packet;
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Event of a call, for its caller.
+pub(super) enum Event {
+    Progress(Value),
+    Answer(Answer),
+}
+
+/// A call made by this node.
+pub(super) struct Made {
+    to: To,
+    ask: Packet,
+    silent: Duration,
+    heard: Instant,
+    /// Last destination, and the time of the last message there.
+    sent: Option<(String, Instant)>,
+    stopped: Option<Instant>,
+    /// Number of received pages.
+    pages: u32,
+    text: String,
+    pub event: Arc<dyn Fn(Event) + Send + Sync>,
+}
+
+impl Made {
+    /// Next message of the call; `None` if none is due now.
+    fn next(&mut self, to: &str, own: &str, number: u64, again: Duration) -> Option<Packet> {
+        let by = own.to_owned();
+        let is_same = self.sent.as_ref().is_some_and(|(sent_to, _)| sent_to == to);
+        if is_same && self.sent.as_ref().is_some_and(|(_, at)| at.elapsed() < again) {
+            return None;
+        }
+        if !is_same && self.sent.is_some() {
+            (self.heard, self.pages) = (Instant::now(), 0);
+            self.text.clear();
+        }
+        self.sent = Some((to.to_owned(), Instant::now()));
+        Some(match self.stopped {
+            _ if self.pages > 0 => Packet::Next { by, number, page: self.pages },
+            Some(_) => Packet::Stop { by, number },
+            None => self.ask.clone(),
+        })
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.heard.elapsed() >= self.silent || self.stopped.is_some_and(|at| at.elapsed() >= STOPPED_MAX)
+    }
+}
+
+impl Calls {
+    /// Has another node serve a call. Its progress goes to `out`.
+    ///
+    /// When this node's caller hangs up, the call requests a stop and waits for its answer.
+    ///
+    /// # Errors
+    /// Errors of the server; `exit::NO_DAEMON` after `SILENT` without an answer: the call may still be running.
+    pub fn call(
+        &self,
+        to: &To,
+        name: &'static str,
+        caller: &Caller,
+        args: Value,
+        silent: Duration,
+        out: &mut Responder<'_>,
+    ) -> Answer {
+        let (tell, progress) = sync_channel(PROGRESS_MAX);
+        let (mut tell, answer) = (Some(tell), Arc::new(Mutex::new(None)));
+        let mut number = None;
+        loop {
+            let server = self.servers.read().get(name).cloned();
+            if let Some(Server::Threads(is_here, serve)) = server
+                && *to == To::Leader
+                && self.talk.leads()
+                && is_here()
+            {
+                number.into_iter().for_each(|number| self.forget(number));
+                return serve(caller, args, out);
+            }
+            if let Some(tell) = tell.take() {
+                let answer = answer.clone();
+                number = Some(self.start(to, name, caller, args.clone(), silent, move |event| match event {
+                    Event::Progress(value) => drop(tell.try_send(value)),
+                    Event::Answer(now) => *answer.lock() = Some(now),
+                }));
+            }
+            // The end of the call drops its sender.
+            let listens = match progress.recv_timeout(self.again) {
+                Ok(value) => out.progress(value),
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => return answer.lock().take().unwrap_or_else(|| Err(no_answer())),
+            };
+            if !listens || out.stop().is_set() {
+                number.into_iter().for_each(|number| self.stop(number));
+            }
+        }
+    }
+
+    /// Has several nodes serve the same call at the same time. Returns the answer of each. A node is given up as soon
+    /// as `is_awaited` returns false for it.
+    pub fn call_each(
+        &self,
+        names: Vec<String>,
+        name: &'static str,
+        caller: &Caller,
+        args: &Value,
+        silent: Duration,
+        is_awaited: &dyn Fn(&str) -> bool,
+    ) -> Vec<(String, Answer)> {
+        let (tell, events) = channel();
+        let mut left = HashMap::new();
+        for node in names {
+            let (tell, of) = (tell.clone(), node.clone());
+            let number = self.start(&To::Node(node.clone()), name, caller, args.clone(), silent, move |event| {
+                if let Event::Answer(answer) = event {
+                    drop(tell.send((of.clone(), answer)));
+                }
+            });
+            left.insert(node, number);
+        }
+        let mut answers = Vec::new();
+        while !left.is_empty() {
+            if let Ok((node, answer)) = events.recv_timeout(self.again)
+                && left.remove(&node).is_some()
+            {
+                answers.push((node, answer));
+            }
+            let given_up: Vec<(String, u64)> = left.extract_if(|node, _| !is_awaited(node)).collect();
+            for (node, number) in given_up {
+                self.forget(number);
+                answers.push((node, Err(no_answer())));
+            }
+        }
+        answers
+    }
+
+    /// Begins a call whose answer goes to `done`, which must not block. `forget` ends it.
+    pub(crate) fn ask(
+        &self,
+        to: &To,
+        name: &'static str,
+        args: Value,
+        silent: Duration,
+        done: impl Fn(Answer) + Send + Sync + 'static,
+    ) -> u64 {
+        self.start(to, name, &Caller::daemon(), args, silent, move |event| {
+            if let Event::Answer(answer) = event {
+                done(answer);
+            }
+        })
+    }
+
+    /// Ends a call: its answer is no longer awaited.
+    pub(crate) fn forget(&self, number: u64) {
+        let made = self.made.lock().remove(&number);
+        drop(made);
+    }
+
+    fn start(
+        &self,
+        to: &To,
+        name: &str,
+        caller: &Caller,
+        args: Value,
+        silent: Duration,
+        event: impl Fn(Event) + Send + Sync + 'static,
+    ) -> u64 {
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let (by, name, uid, gid) = (self.own().to_owned(), name.to_owned(), caller.uid, caller.gid);
+        let made = Made {
+            to: to.clone(),
+            ask: Packet::Ask { by, number, uid, gid, name, args },
+            silent,
+            heard: Instant::now(),
+            sent: None,
+            stopped: None,
+            pages: 0,
+            text: String::new(),
+            event: Arc::new(event),
+        };
+        let mut all = self.made.lock();
+        all.insert(number, made);
+        let repeats = self.repeats.swap(true, Ordering::AcqRel);
+        drop(all);
+        self.repeat(number, self.leader());
+        let (calls, pause) = (self.me.clone(), self.again / 4);
+        let work = move || {
+            while calls.upgrade().is_some_and(|calls| calls.repeat_all()) {
+                std::thread::sleep(pause);
+            }
+        };
+        if !repeats && self.repeater.push(work).is_err() {
+            self.repeats.store(false, Ordering::Release);
+        }
+        number
+    }
+
+    /// Requests the end of a call.
+    fn stop(&self, number: u64) {
+        if let Some(made) = self.made.lock().get_mut(&number).filter(|made| made.stopped.is_none()) {
+            (made.stopped, made.sent) = (Some(Instant::now()), None);
+        }
+        self.repeat(number, self.leader());
+    }
+
+    /// Sends the message of a call that is due, or gives the call up.
+    fn repeat(&self, number: u64, leader: Option<String>) {
+        let mut all = self.made.lock();
+        let Some(made) = all.get_mut(&number) else { return };
+        if made.is_given_up() {
+            let made = all.remove(&number);
+            drop(all);
+            return made.into_iter().for_each(|made| (made.event)(Event::Answer(Err(no_answer()))));
+        }
+        let to = match &made.to {
+            To::Leader => leader,
+            To::Node(name) => Some(name.clone()),
+        };
+        let packet = to.and_then(|to| Some((made.next(&to, self.own(), number, self.again)?, to)));
+        drop(all);
+        packet.into_iter().for_each(|(packet, to)| self.send(&to, packet));
+    }
+
+    /// Repeats all calls that are due. Returns whether there are any.
+    fn repeat_all(&self) -> bool {
+        let all = self.made.lock();
+        let numbers: Vec<u64> = all.keys().copied().collect();
+        self.repeats.store(!numbers.is_empty(), Ordering::Release);
+        drop(all);
+        let leader = self.leader();
+        numbers.iter().for_each(|number| self.repeat(*number, leader.clone()));
+        !numbers.is_empty()
+    }
+
+    pub(super) fn heard<T>(&self, number: u64, note: impl FnOnce(&mut Made) -> Option<T>) -> Option<T> {
+        let mut all = self.made.lock();
+        let made = all.get_mut(&number)?;
+        made.heard = Instant::now();
+        note(made)
+    }
+
+    /// Handles a page of an answer, possibly a repeated one.
+    pub(super) fn answered(&self, number: u64, page: u32, is_last: bool, text: &str) {
+        let whole = self.heard(number, |made| {
+            if page != made.pages {
+                return None;
+            }
+            made.pages += 1;
+            made.text.push_str(text);
+            // The next page is due at once.
+            made.sent.iter_mut().for_each(|(_, at)| *at = at.checked_sub(self.again).unwrap_or(*at));
+            is_last.then(|| std::mem::take(&mut made.text))
+        });
+        let Some(text) = whole else {
+            // The next page comes from the same node, even if another leads by now.
+            let from = self.made.lock().get(&number).and_then(|made| Some(made.sent.as_ref()?.0.clone()));
+            return self.repeat(number, from);
+        };
+        let answer = serde_json::from_str(&text)
+            .unwrap_or_else(|error| Err(Problem::wrong(format!("an answer of another node is not valid: {error}"))));
+        let made = self.made.lock().remove(&number);
+        made.into_iter().for_each(|made| (made.event)(Event::Answer(answer.clone())));
+    }
+}

@@ -1,0 +1,105 @@
+//! Record of the last balancing, so that every node can report its end, even of a run that was cut off.
+
+use crate::Result;
+use crate::control::answers::{self, BalanceOutcome as Outcome};
+use meta::state::State;
+use policy::balance::Stats;
+use serde::{Deserialize, Serialize};
+
+/// Kind and key of the record.
+const KIND: &str = "balance";
+const KEY: &str = "volume";
+
+/// State of a run at the time of the record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    /// Start in nanoseconds since 1970: unique among runs.
+    pub began_ns: u64,
+    /// Host of the daemon that moves the files.
+    pub host: String,
+    pass: u32,
+    files: u64,
+    kept: u64,
+    moves: u64,
+    bytes: u64,
+    left: u64,
+    /// Outcome, and a sentence about the end; none during the run.
+    pub outcome: Option<Outcome>,
+    pub ended: Option<String>,
+}
+
+impl Record {
+    pub fn begun(began_ns: u64, host: String) -> Record {
+        Record { began_ns, host, ..Record::default() }
+    }
+
+    pub fn set(&mut self, stats: Stats) {
+        let Stats { passes, seen, kept, moves, bytes, left } = stats;
+        (self.pass, self.files, self.kept) = (passes, seen, kept);
+        (self.moves, self.bytes, self.left) = (moves, bytes, left);
+    }
+
+    pub fn end(&mut self, outcome: Outcome, words: String) {
+        (self.outcome, self.ended) = (Some(outcome), Some(words));
+    }
+
+    /// Marks a run as cut off: it runs on no node, and no end was recorded.
+    pub fn cut_off(&mut self) {
+        if self.outcome.is_none() {
+            let host = &self.host;
+            let words = format!(
+                "it was cut off: the daemon on {host} ended, or another node leads since; moved files stay where they \
+                 are now"
+            );
+            self.end(Outcome::Cut, words);
+        }
+    }
+
+    /// Progress in one line.
+    pub fn line(&self) -> String {
+        let Record { moves, bytes, pass, .. } = self;
+        format!("balance: {moves} moves of {} made, pass {pass}", policy::units::show_bytes(*bytes))
+    }
+
+    pub fn answer(self, state: &str) -> answers::Balance {
+        let Record { host, pass, files, kept, moves, bytes, left, outcome, ended, .. } = self;
+        answers::Balance { state: state.into(), host, pass, files, kept, moves, bytes, left, outcome, ended }
+    }
+
+    pub fn read(state: &dyn State) -> Result<Option<Record>> {
+        // A record of a later version, or a damaged one, counts as none.
+        Ok(state.record_get(KIND, KEY)?.and_then(|record| serde_json::from_slice(&record).ok()))
+    }
+
+    pub fn remember(&self, state: &dyn State) -> Result<()> {
+        state.record_put(KIND, KEY, &serde_json::to_vec(self).expect("numbers and texts"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meta::state::SqliteState;
+
+    #[test]
+    fn one_of_which_no_end_was_noted_was_cut_off_and_any_other_ended_as_it_says() {
+        let state = SqliteState::in_memory().expect("state");
+        assert_eq!(Record::read(&state).expect("read"), None);
+        let mut record = Record::begun(7, "n1".into());
+        record.set(Stats { passes: 1, seen: 5, kept: 1, moves: 3, bytes: 4 << 20, left: 0 });
+        record.remember(&state).expect("written");
+        let read = || Record::read(&state).expect("read").expect("one");
+        let mut cut = read();
+        cut.cut_off();
+        assert_eq!((cut.outcome, cut.moves, cut.files), (Some(Outcome::Cut), 3, 5));
+        assert!(cut.ended.as_ref().is_some_and(|how| how.contains("the daemon on n1 ended")), "{cut:?}");
+        record.end(Outcome::Done, "every target is as full as its tier".into());
+        record.remember(&state).expect("written");
+        let mut done = read();
+        done.cut_off();
+        assert_eq!(done, record);
+        state.record_put(KIND, KEY, b"of a later version").expect("written");
+        assert_eq!(Record::read(&state).expect("read"), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! Recovery after a killed daemon: marks in `open/` and half-done moves.
+
+use super::walk::walk;
+use crate::{Error, Result};
+use engine::file::{File, FileTable};
+use engine::mover::{Found, Mover, Recovered};
+use engine::volume::Volume;
+use meta::stub::InUse;
+use policy::cluster::Node;
+use policy::layout::Layout;
+use policy::{FileId, ObjectId};
+use rustix::fs::{AtFlags, Dir, statat, unlinkat};
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+/// Settles all leftovers that can be settled now. A file on an absent target keeps its mark and is retried at the
+/// next start; the log reports it. The journal is this node's own. Marks may belong to other live nodes; `alone`
+/// means that there are none. Returns the number of moves whose objects the next search for orphans removes.
+pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alone: bool) -> Result<usize> {
+    let open = |name: &CString| files.open_at(volume.open_links(), &**name);
+    let copies = mover.journal_copies_of_last_run()?;
+    if copies > 0 {
+        tracing::info!(copies, "slow copies that the last run kept are removed");
+    }
+    // A restored backup and the state may be from different times. Then objects stay, with or without a name.
+    let returned = volume.unknown_epochs()?.is_some();
+    let named = if returned { Some(Named::look(volume, files)?) } else { None };
+    if let Some(named) = &named {
+        let spared = mover.spare_named(named.complete.then_some(&named.objects))?;
+        if spared > 0 {
+            tracing::warn!("{spared} objects are noted as garbage and belong to files all the same: they stay");
+        }
+    }
+    let to_search = settle_journal(volume, files, mover, false)?.to_search;
+    let marks = marks(volume)?;
+    for (_, mark) in marks.iter().filter(|_| alone) {
+        let shown = mark.to_string_lossy();
+        match open(mark).and_then(|file| file.map_or(Ok(()), |file| settle_one(volume, &file, mark, named.as_ref()))) {
+            Ok(()) => tracing::debug!(file = %shown, "settled after a crash"),
+            Err(error) => {
+                tracing::warn!(file = %shown, "a file was in use at a crash and cannot be settled yet: {error}")
+            }
+        }
+    }
+    Ok(to_search)
+}
+
+/// Settles the moves of a journal. `of_another`: the journal of a node that may wake up. A late write of it to a file
+/// must be fenced first, so the file is searched in the whole tree. A start does not walk the tree before it mounts,
+/// unless namespace and state are from different times.
+pub(super) fn settle_journal(
+    volume: &Volume,
+    files: &Arc<FileTable>,
+    mover: &Mover,
+    of_another: bool,
+) -> Result<Recovered> {
+    let layout_of = |file: Arc<File>| {
+        if of_another {
+            drop(file.exclusive()?);
+        }
+        Ok(file.layout())
+    };
+    let marks = marks(volume)?;
+    let returned = volume.unknown_epochs()?.is_some();
+    let mut walked = None;
+    let recovered = mover.recover_journal(|entry| {
+        if let Some((_, mark)) = marks.iter().find(|(by, _)| by.is_some_and(|by| by.file == entry.file)) {
+            match files.open_at(volume.open_links(), &**mark).and_then(|file| file.map_or(Ok(None), layout_of)) {
+                Ok(Some(layout)) => return Ok(found(&layout)),
+                Ok(None) => {}
+                Err(_) => return Ok(Found::Unknown),
+            }
+        }
+        // The file was unlinked before it was marked, or a user removed the mark.
+        if let Some(file) = files.at_place(entry.file)
+            && let Some(layout) = layout_of(file)?
+        {
+            return Ok(found(&layout));
+        }
+        if !of_another && !returned {
+            return Ok(Found::Unseen);
+        }
+        let walked = match &mut walked {
+            Some(walked) => walked,
+            unknown => unknown.insert(Walked::look(volume, files, &mover.journal_files()?, &layout_of)?),
+        };
+        Ok(match walked.find(entry.file) {
+            Found::Gone if returned => Found::Unknown,
+            found => found,
+        })
+    })?;
+    if recovered.moves > 0 {
+        tracing::info!(moves = recovered.moves, objects = recovered.objects, "moves that were interrupted are settled");
+    }
+    Ok(recovered)
+}
+
+fn found(layout: &Layout) -> Found {
+    Found::Layout(Box::new(layout.clone()))
+}
+
+/// Files of the journal, found by a walk over the tree.
+struct Walked {
+    layouts: HashMap<FileId, Arc<Layout>>,
+    /// Whether all names were read.
+    complete: bool,
+}
+
+impl Walked {
+    fn look(
+        volume: &Volume,
+        files: &FileTable,
+        moved: &HashSet<FileId>,
+        layout_of: &impl Fn(Arc<File>) -> Result<Option<Arc<Layout>>>,
+    ) -> Result<Walked> {
+        let mut walked = Walked { layouts: HashMap::new(), complete: true };
+        tracing::info!("looking through the tree for files whose move was interrupted");
+        // A list may lack names while a part of a shared file system is away. So a file counts as gone only if two
+        // walks miss it.
+        for _ in 0..2 {
+            walked.complete &= volume.namespace_is_whole()?;
+            for file in walk(volume, files)? {
+                match file {
+                    Ok(file) if file.id().is_some_and(|id| moved.contains(&id)) => {
+                        if let Some(layout) = layout_of(file)? {
+                            walked.layouts.insert(layout.file, layout);
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(_) => walked.complete = false,
+                }
+            }
+            walked.complete &= volume.namespace_is_whole()?;
+            if walked.layouts.len() == moved.len() {
+                break;
+            }
+        }
+        Ok(walked)
+    }
+
+    fn find(&self, file: FileId) -> Found {
+        match self.layouts.get(&file) {
+            Some(layout) => found(layout),
+            None if self.complete => Found::Gone,
+            None => Found::Unknown,
+        }
+    }
+}
+
+/// The names in `open/`, parsed.
+fn marks(volume: &Volume) -> Result<Vec<(Option<InUse>, CString)>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(volume.open_links())? {
+        let name = entry?.file_name().to_owned();
+        if name.to_bytes().first() != Some(&b'.') {
+            names.push((name.to_str().ok().and_then(InUse::parse), name));
+        }
+    }
+    Ok(names)
+}
+
+/// Settles the marks of other nodes that are over; returns whether all are settled. A file without another link loses
+/// its objects with its mark.
+pub(super) fn settle_marks_of(is_over: &dyn Fn(Node) -> bool, volume: &Volume, files: &Arc<FileTable>) -> Result<bool> {
+    let mut all = true;
+    for (_, mark) in marks(volume)?.iter().filter(|(by, _)| by.and_then(|by| by.node).is_some_and(is_over)) {
+        let shown = mark.to_string_lossy();
+        let settled = match files.open_at(volume.open_links(), &**mark) {
+            Ok(Some(file)) if links_of(volume, mark)? > 1 => file.settle_after_crash(),
+            Ok(_) => Ok(true),
+            Err(error) => Err(error),
+        };
+        match settled.and_then(|may_go| if may_go { remove_mark(volume, mark).map(|()| true) } else { Ok(false) }) {
+            Ok(true) => tracing::debug!(file = %shown, "settled after its node"),
+            Ok(false) => all = false,
+            Err(error) => {
+                all = false;
+                tracing::info!(file = %shown, "a file was in use by a node that is over and cannot be settled yet: {error}");
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Objects of the files that have a name.
+struct Named {
+    objects: HashSet<ObjectId>,
+    /// Whether all files were read.
+    complete: bool,
+}
+
+impl Named {
+    fn look(volume: &Volume, files: &FileTable) -> Result<Named> {
+        let mut named = Named { objects: HashSet::new(), complete: true };
+        for file in walk(volume, files)? {
+            match file {
+                Ok(file) => named.objects.extend(file.layout().iter().flat_map(|l| l.objects()).map(|(_, o)| o.id)),
+                Err(_) => named.complete = false,
+            }
+        }
+        Ok(named)
+    }
+
+    /// Whether the file shares an object with a file that has a name.
+    fn has(&self, file: &File) -> bool {
+        file.layout().is_some_and(|l| l.objects().any(|(_, o)| self.objects.contains(&o.id)))
+    }
+}
+
+fn settle_one(volume: &Volume, file: &Arc<File>, mark: &CString, named: Option<&Named>) -> Result<()> {
+    if links_of(volume, mark)? > 1 {
+        return if file.settle_after_crash()? { remove_mark(volume, mark) } else { Ok(()) };
+    }
+    match named {
+        // The file was unlinked while it was open, and its last user ended with the daemon.
+        None => file.remove_objects()?,
+        // The stub is a copy of a file with a name, restored without the link between the two.
+        Some(named) if named.complete && named.has(file) => {}
+        Some(_) => {
+            return Err(Error::Busy(
+                "it has no name in what was put back from a backup; `entrepot check --repair --drop-unknown` gives it up".into(),
+            ));
+        }
+    }
+    remove_mark(volume, mark)
+}
+
+fn links_of(volume: &Volume, mark: &CStr) -> Result<u64> {
+    Ok(statat(volume.open_links(), mark, AtFlags::SYMLINK_NOFOLLOW)?.st_nlink)
+}
+
+fn remove_mark(volume: &Volume, mark: &CStr) -> Result<()> {
+    match unlinkat(volume.open_links(), mark, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! `find.run`: lists files by owner, size and place. It reads one name at a time, so its memory is the same for any
+//! number of files.
+
+use crate::Error;
+use crate::control::answers::{File, Search};
+use crate::control::{Caller, Find, FindState, Problem, Responder};
+use crate::daemon::Core;
+use meta::descent::{Descent, Met};
+use object::target::State;
+use policy::TargetId;
+use policy::layout::{Layout, MirrorState, ObjectState};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
+use rustix::io::Errno;
+use serde_json::json;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Search, Problem> {
+    core.may_see(caller, &what.path)?;
+    let scan = Scan::new(core, caller, what)?;
+    // A scan of the names loads the shared file system as a check does.
+    let _held = core.look_for(caller)?;
+    scan.run(out)
+}
+
+struct Scan<'a> {
+    core: &'a Core,
+    caller: &'a Caller,
+    what: &'a Find,
+    target: Option<TargetId>,
+    on_tier: Option<Vec<TargetId>>,
+    /// Owner of the files; `None`: all users.
+    uid: Option<u32>,
+    now_s: u64,
+}
+
+impl<'a> Scan<'a> {
+    fn new(core: &'a Core, caller: &'a Caller, what: &'a Find) -> Result<Scan<'a>, Problem> {
+        let targets = core.volume.targets();
+        let unknown = |what: &str, name: &str| {
+            Problem::not_found(format!("there is no {what} \"{name}\"")).try_this("`entrepot target list` shows them")
+        };
+        let target = what.target.as_ref().map(|name| {
+            targets.all().iter().find(|t| t.name() == name).map(|t| t.id()).ok_or_else(|| unknown("target", name))
+        });
+        let on_tier = what.tier.as_ref().map(|name| {
+            let tier = core.volume.config().tiers.iter().position(|tier| tier == name);
+            let tier = tier.ok_or_else(|| unknown("tier", name))?;
+            Ok::<_, Problem>(
+                targets.all().iter().filter(|t| usize::from(t.tier()) == tier).map(|t| t.id()).collect::<Vec<_>>(),
+            )
+        });
+        let uid = if caller.is_operator() { what.uid } else { Some(caller.uid) };
+        if !caller.is_operator() && what.uid.is_some_and(|uid| uid != caller.uid) {
+            return Err(Problem::denied("you may look for your own files only").try_this("leave `--user` out"));
+        }
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Ok(Scan { core, caller, what, target: target.transpose()?, on_tier: on_tier.transpose()?, uid, now_s })
+    }
+
+    fn run(&self, out: &mut Responder<'_>) -> Result<Search, Problem> {
+        let failed = |error: Errno| Problem::failed(format!("{}: {error}", self.what.path));
+        let (mut files, mut bytes, mut unread) = (0u64, 0u64, 0u64);
+        let start = if self.what.path.is_empty() { "." } else { &*self.what.path };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let root =
+            openat2(self.core.volume.tree(), start, flags, Mode::empty(), resolve).map_err(|error| match error {
+                Errno::NOTDIR => Problem::wrong(format!("{start} is no directory"))
+                    .try_this("name a directory; `entrepot layout FILE` shows a file"),
+                _ => failed(error),
+            })?;
+        let mut descent = Descent::new(&root).map_err(failed)?;
+        while let Some(met) = descent.next() {
+            if out.stop().is_set() {
+                return Err(Problem::failed("the search was stopped"));
+            }
+            let found = met.map_err(Error::from).and_then(|met| self.file(&descent, &met));
+            match found {
+                Ok(Some(file)) => {
+                    files += 1;
+                    bytes += file.bytes;
+                    out.progress(json!(file));
+                }
+                Ok(None) => {}
+                Err(_) => unread += 1,
+            }
+        }
+        let unread = if self.caller.is_operator() { unread } else { 0 };
+        Ok(Search { files, bytes, unread })
+    }
+
+    /// Returns a file that matches, if the caller may see it.
+    fn file(&self, descent: &Descent, met: &Met) -> Result<Option<File>, Error> {
+        if met.inode.is_some() {
+            return Ok(None);
+        }
+        let stat = match statat(&met.directory, &met.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if self.attributes_match(&stat) => stat,
+            Ok(_) | Err(Errno::NOENT) => return Ok(None), // or removed in between
+            Err(error) => return Err(error.into()),
+        };
+        let below = Path::new(&self.what.path).join(descent.path_of(&met.name));
+        let path = below.into_os_string().into_string().map_err(|_| Errno::ILSEQ)?;
+        let open = || self.core.files.open_at(&met.directory, &met.name);
+        let layout = match self.asks_for_layout().then(open).transpose()? {
+            Some(Some(file)) => file.layout(),
+            Some(None) => return Ok(None),
+            None => None,
+        };
+        // A file of the user may lie in a directory closed to the user.
+        let hidden = || !self.caller.is_operator() && self.core.may_see(self.caller, &path).is_err();
+        if !self.layout_matches(layout.as_deref()) || hidden() {
+            return Ok(None);
+        }
+        let mirrors = || layout.as_ref().map_or(0, |layout| layout.mirrors.len() as u64);
+        let mirrors = self.what.with_mirrors.then(mirrors);
+        Ok(Some(File { path, bytes: stat.st_size as u64, uid: stat.st_uid, used_s: used_s(&stat), mirrors }))
+    }
+
+    fn attributes_match(&self, stat: &Stat) -> bool {
+        let age = self.now_s.saturating_sub(used_s(stat));
+        self.uid.is_none_or(|uid| uid == stat.st_uid)
+            && self.what.larger.is_none_or(|bytes| stat.st_size as u64 > bytes)
+            && self.what.older_s.is_none_or(|span| age > span)
+            && self.what.newer_s.is_none_or(|span| age <= span)
+    }
+
+    fn asks_for_layout(&self) -> bool {
+        self.is_narrowed() || self.what.with_mirrors
+    }
+
+    /// Whether the conditions depend on the layout.
+    fn is_narrowed(&self) -> bool {
+        self.target.is_some() || self.on_tier.is_some() || self.what.state.is_some()
+    }
+
+    /// Whether the layout matches. A file that lies in its stub is on no target.
+    fn layout_matches(&self, layout: Option<&Layout>) -> bool {
+        if !self.is_narrowed() {
+            return true;
+        }
+        let Some(layout) = layout else { return false };
+        let objects = || layout.mirrors.iter().flat_map(|m| &m.segments).flat_map(|s| &s.objects);
+        let serves = |id: TargetId| {
+            let target = self.core.volume.targets().get(id);
+            target.is_some_and(|target| !matches!(target.state(), State::Failed | State::Suspect))
+        };
+        let in_sync = || layout.mirrors.iter().filter(|mirror| mirror.state == MirrorState::InSync);
+        self.target.is_none_or(|id| objects().any(|object| object.target == id))
+            && self.on_tier.as_ref().is_none_or(|ids| objects().any(|object| ids.contains(&object.target)))
+            && match self.what.state {
+                None => true,
+                Some(FindState::Stale) => layout.mirrors.iter().any(|mirror| mirror.state != MirrorState::InSync),
+                Some(FindState::Partial) => objects().any(|object| object.state == ObjectState::Partial),
+                Some(FindState::Unmirrored) => in_sync().count() < 2,
+                Some(FindState::Away) => !in_sync()
+                    .any(|mirror| mirror.segments.iter().flat_map(|s| &s.objects).all(|object| serves(object.target))),
+            }
+    }
+}
+
+/// Time of the last read or write, as recorded by the namespace's file system.
+fn used_s(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_atime.max(stat.st_mtime)).unwrap_or(0)
+}

@@ -1,0 +1,44 @@
+//! The attribute `user.entrepot.source`: a write of URIs works like `entrepot source set`; a read returns the record.
+
+use crate::mount::Sources;
+use crate::{Error, Result};
+use engine::file::File;
+use engine::source::Identity;
+use engine::stage::{Stager, Stop};
+use std::sync::Arc;
+
+/// Group of a user that is not in the password file: it owns nothing, so it allows nothing. The mount passes only the
+/// user's number, so the group is looked up.
+const NO_GROUP: u32 = 65534;
+
+/// Sources as the mount's users set and read them.
+pub struct SourceAttribute {
+    /// Opens the sources and computes the checksums.
+    pub stager: Arc<Stager>,
+}
+
+impl Sources for SourceAttribute {
+    fn set(&self, file: &Arc<File>, uid: u32, text: &str) -> Result<()> {
+        let uris: Vec<String> = text.split_whitespace().map(str::to_string).collect();
+        let gid = if uid == 0 { 0 } else { group_of(uid).unwrap_or(NO_GROUP) };
+        let who = Identity { uid, gid, ..Identity::default() };
+        let set = self.stager.source_set_on(file, "the file", &uris, false, &who, &|_| (), &Stop::default());
+        set.map(|_| ()).map_err(|e| {
+            tracing::debug!(uid, "a source was not set through the attribute: {e}");
+            Error::Invalid(e.to_string())
+        })
+    }
+
+    fn show(&self, file: &Arc<File>) -> Result<Option<String>> {
+        file.source()
+    }
+}
+
+/// Group of a user in the password file.
+fn group_of(uid: u32) -> Option<u32> {
+    let text = std::fs::read_to_string("/etc/passwd").ok()?;
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':').skip(2);
+        (fields.next()?.parse() == Ok(uid)).then(|| fields.next()?.parse().ok())?
+    })
+}

@@ -1,0 +1,353 @@
+//! Names and attributes.
+
+use super::answer::{Answer, Made, Opened};
+use super::convert::{attributes, no_attributes};
+use super::front::Make;
+use super::open::{Open, is_writable};
+use super::{Server, holders};
+use crate::{Error, Result};
+use engine::file::Happened;
+use fuser::{FileAttr, Generation, ReplyCreate, ReplyEmpty};
+use meta::namespace::attributes::REQUEST;
+use meta::namespace::{Caller, Node, NodeId, ROOT, Removed};
+use object::admission::Held;
+use policy::layout::Placement;
+use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+/// Name of the virtual file at the root with the mount's statistics.
+pub const STATS_NAME: &str = ".stats";
+/// Node number of that file, which no file system assigns.
+pub const STATS_ID: NodeId = u64::MAX - 1;
+
+/// A file that was created or (`true`) found, and its new user.
+type Created<'a> = (Arc<Node>, Stat, super::open::User<'a>, bool);
+
+impl Server {
+    /// Attributes to show to the kernel.
+    pub fn shown(&self, id: NodeId, mut stat: Stat) -> FileAttr {
+        match self.open.get(id) {
+            Some(open) => self.shown_open(&open, &mut stat),
+            None => {
+                if stat.st_nlink > 1 && stat.st_size as u64 > self.parts.pool.inline_bytes_max {
+                    // The mark may have been counted just before the last user left, and is removed by now.
+                    stat.st_nlink = self.parts.namespace.stat(id).map_or(stat.st_nlink, |now| now.st_nlink);
+                }
+                self.shown_closed(id, &mut stat);
+            }
+        }
+        attributes(id, &stat)
+    }
+
+    /// Current attributes; through the open stub if there is one, which works for a file without a name too.
+    pub fn stat(&self, id: NodeId) -> Result<FileAttr> {
+        if id == STATS_ID {
+            return Ok(no_attributes(STATS_ID));
+        }
+        if let Some(open) = self.open.get(id) {
+            let shown = self.stat_open(&open);
+            if shown.as_ref().is_err_and(Error::is_gone) {
+                self.parts.namespace.lost_name(id);
+            }
+            return shown;
+        }
+        let mut stat = self.parts.namespace.stat(id)?;
+        self.shown_closed(id, &mut stat);
+        Ok(attributes(id, &stat))
+    }
+
+    fn stat_open(&self, open: &Open) -> Result<FileAttr> {
+        let mut stat = open.stat()?;
+        self.shown_open(open, &mut stat);
+        Ok(attributes(open.id, &stat))
+    }
+
+    /// As [`Server::stat`], by a handle where the kernel has one.
+    pub fn stat_handle(&self, id: NodeId, handle: Option<u64>) -> Result<FileAttr> {
+        match handle.filter(|_| id != STATS_ID).and_then(|handle| self.handles.get(handle)) {
+            Some(handle) if handle.open.id == id => self.stat_open(&handle.open),
+            _ => self.stat(id),
+        }
+    }
+
+    pub fn lookup(self: &Arc<Self>, parent: NodeId, name: &OsStr) -> rustix::io::Result<(FileAttr, Generation)> {
+        if is_virtual(parent, name) {
+            return Ok((no_attributes(STATS_ID), Generation(0)));
+        }
+        let in_use = |stat: &Stat| self.parts.files.may_be_in_use(stat.st_dev, stat.st_ino);
+        self.entry(self.pin(parent, name, self.parts.namespace.lookup_with(parent, name, in_use)))
+    }
+
+    fn entry(&self, made: Made) -> rustix::io::Result<(FileAttr, Generation)> {
+        made.map(|(node, stat)| (self.shown(node.id, stat), Generation(node.generation())))
+    }
+
+    pub fn make(&self, parent: NodeId, name: &OsStr, what: Make<'_>) -> rustix::io::Result<(FileAttr, Generation)> {
+        if is_virtual(parent, name) {
+            return Err(Errno::EXIST);
+        }
+        let reserved = match what {
+            Make::Link(id) => self.may_link(id, parent).map(|()| None)?,
+            Make::Directory(caller, _) | Make::Node(caller, ..) | Make::Symlink(caller, _) => {
+                self.reserve_inode(caller, parent)?
+            }
+        };
+        let made = what.in_namespace(&self.parts.namespace, parent, name);
+        if let Ok((_, stat)) = &made {
+            self.keep_inode(reserved, parent, stat);
+        }
+        if let (Make::Directory(..), Ok((node, _))) = (what, &made) {
+            self.inherit_request(parent, name, node);
+        }
+        self.entry(made)
+    }
+
+    /// Sets a new directory's layout request from its parent.
+    fn inherit_request(&self, parent: NodeId, name: &OsStr, node: &Node) {
+        let Some(text) = self.request_text(parent) else { return };
+        let (attribute, none) = (OsStr::new(REQUEST), XattrFlags::empty());
+        match self.parts.namespace.set_attribute(node.id, attribute, text.as_bytes(), none) {
+            Ok(()) => node.set_request(Some(text)),
+            Err(Errno::NOENT | Errno::STALE) => {} // it was removed at once
+            Err(error) => tracing::warn!(?name, %error, "a new directory does not inherit its parent's layout request"),
+        }
+    }
+
+    pub fn unlink(self: &Arc<Self>, uid: u32, parent: NodeId, name: &OsStr, answer: Answer<ReplyEmpty>) {
+        let name = name.to_owned();
+        self.with_room_for_removal(uid, answer, move |server| {
+            not_permitted(parent, &name)?;
+            let mut user = None;
+            let before = |removed: &mut Removed| server.user_of_removed(removed).map(|found| user = found).is_some();
+            let removed = server.parts.namespace.unlink_after(parent, &name, before)?;
+            server.counts_no_more(&removed, user.is_some(), parent);
+            server.unlinked(uid, user);
+            Ok(())
+        });
+    }
+
+    /// Runs an operation that may leave objects to be removed: here or, if too many wait, on the user's threads of the
+    /// slow pool.
+    fn with_room_for_removal(
+        self: &Arc<Self>,
+        uid: u32,
+        answer: Answer<ReplyEmpty>,
+        act: impl FnOnce(&Arc<Server>) -> rustix::io::Result<()> + Send + 'static,
+    ) {
+        if self.removal.has_room(uid) {
+            return answer.give(act(self));
+        }
+        let server = self.clone();
+        self.hand_over(uid, answer, move |answer| {
+            server.removal.wait_for_room(uid);
+            answer.give(act(&server));
+        });
+    }
+
+    pub fn rename(
+        self: &Arc<Self>,
+        uid: u32,
+        from: (NodeId, &OsStr),
+        to: (NodeId, &OsStr),
+        flags: RenameFlags,
+        answer: Answer<ReplyEmpty>,
+    ) {
+        let (from, to) = ((from.0, from.1.to_owned()), (to.0, to.1.to_owned()));
+        self.with_room_for_removal(uid, answer, move |server| {
+            not_permitted(from.0, &from.1)?;
+            not_permitted(to.0, &to.1)?;
+            server.may_rename((from.0, &from.1), (to.0, &to.1))?;
+            let mut user = None;
+            let before = |removed: &mut Removed| server.user_of_removed(removed).map(|found| user = found).is_some();
+            let replaced = server.parts.namespace.rename_after((from.0, &from.1), (to.0, &to.1), flags, before)?;
+            if let Some(replaced) = replaced {
+                server.counts_no_more(&replaced, user.is_some(), to.0);
+            }
+            server.replaced(uid, user);
+            Ok(())
+        });
+    }
+
+    /// Creates and opens a file; opens an existing one if that is allowed.
+    pub fn create(
+        self: &Arc<Self>,
+        caller: Caller,
+        (parent, name): (NodeId, &OsStr),
+        mode: u32,
+        flags: OFlags,
+        answer: Answer<ReplyCreate>,
+    ) {
+        // Admission comes first, so that no file is created that cannot be opened.
+        let held = match self.admission.take(caller.uid, 1) {
+            Ok(held) => held,
+            Err(refusal) => return answer.give(Err(holders::errno(refusal))),
+        };
+        if self.inherited_in(parent).is_some_and(|placement| is_single(&placement)) {
+            return self.create_slowly(caller, held, (parent, name), mode, flags, answer); // its object is made at once
+        }
+        // With O_TRUNC, which most applications set to create files, only an existing file has anything to cut.
+        let cuts = flags.contains(OFlags::TRUNC);
+        let only_new = if cuts { flags | OFlags::EXCL } else { flags };
+        match self.create_or_find(caller, parent, name, mode, only_new) {
+            Err(error) if error.errno() == Errno::EXIST && only_new != flags => {
+                self.create_slowly(caller, held, (parent, name), mode, flags, answer);
+            }
+            created => self.answer_created(held, created, flags, answer),
+        }
+    }
+
+    /// Creates where objects may have to be made or cut.
+    fn create_slowly(
+        self: &Arc<Self>,
+        caller: Caller,
+        held: Held,
+        (parent, name): (NodeId, &OsStr),
+        mode: u32,
+        flags: OFlags,
+        answer: Answer<ReplyCreate>,
+    ) {
+        let (server, name) = (self.clone(), name.to_owned());
+        self.hand_over(caller.uid, answer, move |answer| {
+            let created = server.create_or_find(caller, parent, &name, mode, flags);
+            server.answer_created(held, created, flags, answer);
+        });
+    }
+
+    fn answer_created(&self, held: Held, created: Result<Created<'_>>, flags: OFlags, answer: Answer<ReplyCreate>) {
+        let opened = created.and_then(|(node, stat, user, found)| {
+            let cut = |entered| match found && flags.contains(OFlags::TRUNC) {
+                true => user.open.file.truncate(0).map(|()| entered),
+                false => Ok(entered),
+            };
+            let entered = self.enter_with(held, &user, flags).and_then(cut);
+            let entered = entered.inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+            let (handle, flags) = self.handle(entered, user, flags, |fd| answer.register(fd));
+            let attr = self.shown(node.id, stat);
+            let backing = handle.backing();
+            let opened = Opened { handle: self.handles.insert(Arc::new(handle)), flags, backing };
+            Ok((attr, Generation(node.generation()), opened))
+        });
+        answer.give(opened.map_err(|error| error.errno()));
+    }
+
+    fn create_or_find(
+        &self,
+        caller: Caller,
+        parent: NodeId,
+        name: &OsStr,
+        mode: u32,
+        flags: OFlags,
+    ) -> Result<Created<'_>> {
+        if is_virtual(parent, name) {
+            return Err(Errno::EXIST.into());
+        }
+        let (reserved, refused) = match self.reserve_inode(caller, parent) {
+            Ok(reserved) => (reserved, None),
+            Err(error) => (None, Some(error)),
+        };
+        let made = match refused {
+            // An existing file needs no inode.
+            Some(error) if !self.parts.namespace.has(parent, name) => return Err(error.into()),
+            Some(_) => Err(Errno::EXIST),
+            None => self.parts.namespace.create(caller, parent, name, mode),
+        };
+        match made {
+            Ok((node, stat, stub)) => {
+                self.keep_inode(reserved, parent, &stat);
+                let user =
+                    self.user_of_new_stub(node.id, stub).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                user.open.is_of(&node);
+                let (file, path) = (&user.open.file, || self.path_of(parent, name));
+                file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
+                user.open.made_with(&stat);
+                self.lay_out_new(parent, &user.open);
+                Ok((node, stat, user, false))
+            }
+            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
+                let (node, stat) = self.parts.namespace.lookup(parent, name)?;
+                if node.kind() != rustix::fs::FileType::RegularFile {
+                    self.parts.namespace.forget(node.id, 1);
+                    return Err(Errno::STALE.into());
+                }
+                let user = self.user(node.id).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                if !user.open.is_of(&node) {
+                    self.parts.namespace.forget(node.id, 1);
+                    return Err(Errno::STALE.into());
+                }
+                let (file, path) = (&user.open.file, || self.path_of(parent, name));
+                file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
+                Ok((node, stat, user, true))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sets a new file's layout request from its directory. One object for the whole file is made at once, so that the
+    /// kernel can pass the very first write through.
+    fn lay_out_new(&self, parent: NodeId, open: &Open) {
+        let Some(placement) = self.inherited_in(parent) else { return };
+        if is_single(&placement)
+            && let Err(error) = open.file.set_layout_request(&placement)
+        {
+            tracing::debug!(%error, "a new file's object cannot be made now; it is made when needed");
+        }
+        open.file.set_placement(placement);
+    }
+}
+
+/// Whether new files consist of one object from their start.
+fn is_single(placement: &Placement) -> bool {
+    placement.stripe_count == 1 && placement.mirrors == 1
+}
+
+impl Server {
+    fn shown_open(&self, open: &Open, stat: &mut Stat) {
+        let (size, modified_ns) = open.file.size_and_modified_ns();
+        if !open.file.is_shared() {
+            stat.st_size = size as i64; // else the stub has it
+        }
+        if !open.file.is_in_stub() {
+            self.with_objects(open.id, stat);
+        }
+        if stat.st_nlink > 0 && !open.file.is_in_stub() {
+            // One link may be a mark, which is hidden from users.
+            stat.st_nlink = open.file.names(|| fstat(open.stub()).map_or(stat.st_nlink, |now| now.st_nlink));
+        }
+        if let Some(ns) = modified_ns {
+            let (seconds, rest) = ((ns / 1_000_000_000) as i64, ns % 1_000_000_000);
+            if (seconds, rest) > (stat.st_mtime, stat.st_mtime_nsec) {
+                (stat.st_mtime, stat.st_mtime_nsec) = (seconds, rest);
+            }
+            if (seconds, rest) > (stat.st_ctime, stat.st_ctime_nsec) {
+                (stat.st_ctime, stat.st_ctime_nsec) = (seconds, rest);
+            }
+        }
+    }
+
+    fn shown_closed(&self, id: NodeId, stat: &mut Stat) {
+        let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
+        if regular && stat.st_size as u64 > self.parts.pool.inline_bytes_max {
+            self.with_objects(id, stat);
+        }
+    }
+
+    /// Targets are not queried for an object's holes, because `stat` would wait for all of them. The figure of the last
+    /// close counts; without one, the whole size.
+    fn with_objects(&self, id: NodeId, stat: &mut Stat) {
+        let size = stat.st_size as u64;
+        let known = self.parts.namespace.node(id).ok().and_then(|node| node.allocated(size));
+        stat.st_blocks = stat.st_blocks.saturating_add(known.unwrap_or(size).div_ceil(512) as i64);
+    }
+}
+
+/// Whether this is the name of the virtual file, which cannot be used otherwise.
+fn is_virtual(parent: NodeId, name: &OsStr) -> bool {
+    parent == ROOT && name == STATS_NAME
+}
+
+/// Refuses changes of the virtual file's name.
+fn not_permitted(parent: NodeId, name: &OsStr) -> rustix::io::Result<()> {
+    if is_virtual(parent, name) { Err(Errno::PERM) } else { Ok(()) }
+}

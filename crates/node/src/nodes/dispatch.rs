@@ -1,0 +1,148 @@
+//! Receives all messages of other nodes, and sends those of this one.
+
+use super::Nodes;
+use crate::Result;
+use engine::file::{Cluster, FileTable};
+use engine::volume::{Followed, Volume};
+use meta::messages::{Member, Message, Talk};
+use meta::state::Told;
+use parking_lot::RwLock;
+use policy::cluster::Node;
+use policy::{FileId, TargetId};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Pause after a failure to listen.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+
+/// Reader of messages; it must not block for long.
+type Reader = Box<dyn Fn(&Message) + Send + Sync>;
+
+/// Readers of messages that concern more than the nodes.
+#[derive(Default)]
+pub(super) struct Readers(RwLock<Vec<Reader>>);
+
+impl Nodes {
+    /// Registers a reader of messages, which ignores those of other purposes.
+    pub(crate) fn read(&self, reader: impl Fn(&Message) + Send + Sync + 'static) {
+        self.readers.0.write().push(Box::new(reader));
+    }
+
+    /// Starts to receive requests of other nodes about files here.
+    pub fn listen(self: &Arc<Nodes>, files: &Arc<FileTable>) {
+        let (nodes, files) = (self.clone(), Arc::downgrade(files));
+        self.workers.start("bell", move || {
+            while !nodes.ends.load(Ordering::Acquire) {
+                let mut hear = |told: Told<'_>| nodes.receive(told, &files);
+                let goes_on = || {
+                    nodes.catch_up_with_orders();
+                    if Talk::leads(&*nodes) {
+                        nodes.say_so();
+                    }
+                    !nodes.ends.load(Ordering::Acquire)
+                };
+                if let Err(error) = nodes.state.listen(&goes_on, &mut hear) {
+                    tracing::debug!("requests of other nodes are not received for now: {error}");
+                    std::thread::sleep(LISTEN_AGAIN);
+                }
+            }
+        });
+    }
+
+    fn receive(&self, told: Told<'_>, files: &Weak<FileTable>) {
+        let text = match told {
+            Told::Message(text) => text,
+            Told::Listening => {
+                self.say_here(self.me_now());
+                return self.follow_orders(Volume::follow_missed_orders);
+            }
+        };
+        let me = self.me_now();
+        match Message::parse(text) {
+            None => {}
+            Some(Message::Leads { node, own }) => self.follow(Node(node), &own),
+            Some(Message::Release { file, nodes }) if nodes.contains(&me.0) => {
+                let file = files.upgrade().and_then(|files| files.find(FileId(file)));
+                if let Err(error) = file.map_or(Ok(()), |file| file.let_go(me)) {
+                    tracing::warn!("another node waits for a file that this node cannot release: {error}");
+                }
+            }
+            Some(Message::Release { .. }) => {}
+            Some(Message::Drain { own, drains }) if own == self.info.own => self.set_drains(drains),
+            Some(Message::Drain { .. }) => {}
+            Some(Message::Targets(ids)) => {
+                let ids: Vec<TargetId> = ids.into_iter().map(TargetId).collect();
+                self.follow_orders(|volume| volume.follow_orders(&ids));
+            }
+            Some(Message::Space(seen)) => {
+                self.volume.upgrade().iter().for_each(|volume| super::space::apply(volume.targets(), &seen));
+            }
+            Some(message) => self.readers.0.read().iter().for_each(|reader| reader(&message)),
+        }
+    }
+
+    /// Sends orders that were given here while the state store was away, and reads those that could not be read when
+    /// they were announced. A store that hung breaks no connection, so no error reports later that something was
+    /// missed.
+    fn catch_up_with_orders(&self) {
+        let volume = self.volume.upgrade();
+        let volume =
+            volume.filter(|volume| volume.orders_kept() > 0 || self.missed_orders.swap(false, Ordering::AcqRel));
+        match volume.map(|volume| volume.follow_missed_orders()) {
+            Some(Ok(Followed::Waiting)) => self.missed_orders.store(true, Ordering::Release),
+            Some(Err(error)) => {
+                self.missed_orders.store(true, Ordering::Release);
+                tracing::debug!("orders are not exchanged with the state store for now: {error}");
+            }
+            _ => {}
+        }
+    }
+
+    fn follow_orders(&self, follow: impl FnOnce(&Volume) -> Result<Followed>) {
+        let followed = self.volume.upgrade().map_or(Ok(Followed::All), |volume| follow(&volume));
+        if !matches!(followed, Ok(Followed::All | Followed::Partly)) {
+            self.missed_orders.store(true, Ordering::Release);
+        }
+        if let Err(error) = followed {
+            tracing::warn!("orders given on other nodes are not received for now: {error}");
+        }
+    }
+}
+
+impl Talk for Nodes {
+    fn me(&self) -> Node {
+        self.me_now()
+    }
+
+    fn own(&self) -> &str {
+        &self.info.own
+    }
+
+    fn leads(&self) -> bool {
+        Cluster::leads(self)
+    }
+
+    fn leader(&self) -> Option<String> {
+        self.name_of_leader()
+    }
+
+    fn is_over(&self, node: Node) -> bool {
+        Cluster::is_over(self, node)
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let member = |node| {
+            let (own, host) = self.leases.info(node).map(|info| (info.own, info.host)).unzip();
+            Member { node, own, host: host.unwrap_or_else(|| "?".into()) }
+        };
+        let members = self.known().members();
+        members.into_iter().map(member).collect()
+    }
+
+    fn send(&self, to: Option<&str>, message: &Message) {
+        if let Err(error) = message.send(&*self.state, to) {
+            tracing::debug!("other nodes do not get a message: {error}");
+        }
+    }
+}

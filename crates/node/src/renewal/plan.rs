@@ -1,0 +1,295 @@
+//! Plan of a rebuilt state store: its targets, their numbers and the next epoch; or the reasons why there is none.
+
+use super::devices::TargetState;
+use super::names::On;
+use meta::state::TargetRecord;
+use object::target::State;
+use policy::TargetId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Gap above the largest epoch seen if something was unreadable, which may hold later ones. A guess: more starts than a
+/// volume has in the time of a backup of its namespace.
+const EPOCHS_SPARED: u32 = 1 << 16;
+/// Upper bound of plausible epochs. A guess: no volume starts 2^31 times, so a larger number comes from a foreign file.
+const EPOCH_MAX: u32 = 1 << 31;
+
+/// Facts that an operator supplies because they cannot be read from the devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Targets that are to be recorded as failed: by their names in `volume.toml`, or by a number that only files name.
+    pub lost: Vec<String>,
+    /// The numbers of targets that this host cannot look at.
+    pub numbers: Vec<(String, TargetId)>,
+}
+
+/// Input of the plan.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The targets of `volume.toml`, in its order.
+    pub targets: Vec<(String, TargetState)>,
+    /// Targets in the layouts of files.
+    pub on: BTreeMap<TargetId, On>,
+    /// The largest epoch of layouts and of the namespace.
+    pub epoch: u32,
+    /// Whether everything in the namespace could be read.
+    pub all_read: bool,
+}
+
+/// Rows to be written to the state store.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The targets, by number.
+    pub targets: Vec<TargetRecord>,
+    /// The largest number that a target has or had.
+    pub last_target: u16,
+    /// The epoch above which numbers go on.
+    pub epoch: u32,
+}
+
+/// Reason why there is no plan: cause and advice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Cause of the refusal.
+    pub cause: String,
+    /// Advice for the operator.
+    pub mend: String,
+}
+
+fn refusal(cause: impl Into<String>, mend: impl Into<String>) -> Refusal {
+    Refusal { cause: cause.into(), mend: mend.into() }
+}
+
+struct Planning<'a> {
+    found: &'a Found,
+    wish: &'a Wish,
+    refusals: Vec<Refusal>,
+    numbers: BTreeMap<TargetId, TargetRecord>,
+}
+
+/// Computes the plan.
+///
+/// # Errors
+/// All reasons for the refusal.
+pub fn plan(found: &Found, wish: &Wish) -> Result<Plan, Vec<Refusal>> {
+    let mut planning = Planning { found, wish, refusals: Vec::new(), numbers: BTreeMap::new() };
+    planning.check_wish();
+    planning.seen();
+    planning.told();
+    planning.unknown();
+    let Planning { refusals, numbers, .. } = planning;
+    let largest = |so_far: u32, (name, seen): &(String, TargetState)| match seen {
+        TargetState::Here { epoch, .. } if *epoch > EPOCH_MAX => Err(name.clone()),
+        TargetState::Here { epoch, .. } => Ok(so_far.max(*epoch)),
+        _ => Ok(so_far),
+    };
+    let epoch = found.targets.iter().try_fold(found.epoch, largest);
+    let mut refusals = refusals;
+    let epoch = match epoch {
+        Ok(epoch) if epoch <= EPOCH_MAX => epoch,
+        told => {
+            let place = told.err().map_or("the namespace".to_owned(), |name| format!("target \"{name}\""));
+            refusals.push(refusal(
+                format!("{place} has a number that is not valid"),
+                "Find the file there that does not belong to this volume",
+            ));
+            0
+        }
+    };
+    if !refusals.is_empty() {
+        return Err(refusals);
+    }
+    let all_seen = found.all_read && found.targets.iter().all(|(_, seen)| matches!(seen, TargetState::Here { .. }));
+    let all = numbers.keys().chain(found.on.keys()).map(|id| id.0).max();
+    Ok(Plan {
+        last_target: all.unwrap_or(0),
+        epoch: if all_seen { epoch } else { epoch + EPOCHS_SPARED },
+        targets: numbers.into_values().collect(),
+    })
+}
+
+impl Planning<'_> {
+    fn is_lost(&self, name: &str) -> bool {
+        self.wish.lost.iter().any(|lost| lost == name)
+    }
+
+    fn number_of(&self, name: &str) -> Option<TargetId> {
+        self.wish.numbers.iter().find(|(named, _)| named == name).map(|(_, id)| *id)
+    }
+
+    fn refuse(&mut self, cause: impl Into<String>, mend: impl Into<String>) {
+        self.refusals.push(refusal(cause, mend));
+    }
+
+    fn check_wish(&mut self) {
+        let seen = |name: &str| self.found.targets.iter().find(|(known, _)| known == name).map(|(_, seen)| seen);
+        let mut wrong = Vec::new();
+        for lost in &self.wish.lost {
+            match (seen(lost), lost.parse().map(TargetId)) {
+                (Some(TargetState::Here { .. }), _) => wrong.push(refusal(
+                    format!("target \"{lost}\" is there, and is not lost"),
+                    "Leave `--lost` away; `entrepot target fail` fails it when the volume is up",
+                )),
+                (None, Ok(id)) if self.found.on.contains_key(&id) => {}
+                (None, _) => wrong.push(refusal(
+                    format!("\"{lost}\" is no target of volume.toml, and no number that files name"),
+                    "Correct `--lost`",
+                )),
+                _ => {}
+            }
+        }
+        for (name, id) in &self.wish.numbers {
+            match seen(name) {
+                Some(TargetState::Here { id: found, .. } | TargetState::Away { id: Some(found), .. })
+                    if found != id =>
+                {
+                    let cause = format!("target \"{name}\" has number {found} on it, not {id}");
+                    wrong.push(refusal(cause, "Leave `--number` away"));
+                }
+                None => {
+                    wrong.push(refusal(format!("\"{name}\" is no target of volume.toml"), "Correct `--number`"));
+                }
+                _ => {}
+            }
+        }
+        self.refusals.extend(wrong);
+    }
+
+    fn put(&mut self, name: &str, id: TargetId, state: State) {
+        let record =
+            TargetRecord { id, name: name.to_owned(), state, by_operator: state == State::Failed, ordered_ms: 0 };
+        if let Some(other) = self.numbers.insert(id, record) {
+            let mend = "One of the two is a copy, or its number is wrong: correct `path` in volume.toml, or `--number`";
+            self.refuse(format!("\"{}\" and \"{name}\" are both target number {id}", other.name), mend);
+        }
+    }
+
+    /// Takes over the targets that carry their own number.
+    fn seen(&mut self) {
+        for (name, seen) in &self.found.targets {
+            if let TargetState::Here { id, .. } = seen {
+                self.put(name, *id, State::Ok);
+            }
+        }
+    }
+
+    /// Takes over the targets about which the operator has to supply facts.
+    fn told(&mut self) {
+        let mut nameless = Vec::new();
+        for (name, seen) in &self.found.targets {
+            let (why, id) = match seen {
+                TargetState::Here { .. } => continue,
+                TargetState::Away { why, id } => (why.clone(), id.or(self.number_of(name))),
+                TargetState::Elsewhere => ("this host does not reach it".into(), self.number_of(name)),
+            };
+            let is_elsewhere = *seen == TargetState::Elsewhere;
+            match (id, self.is_lost(name)) {
+                (Some(id), true) => self.put(name, id, State::Failed),
+                (Some(id), false) if is_elsewhere => self.put(name, id, State::Ok),
+                (None, true) => nameless.push(name.clone()),
+                (_, false) => {
+                    let cause = format!("target \"{name}\" cannot be checked: {why}{}", self.consequence(id));
+                    self.refuse(cause, how_to_go_on(name, is_elsewhere, id.is_some()));
+                }
+            }
+        }
+        self.give_numbers(&nameless);
+    }
+
+    /// Assigns numbers to lost targets without a known number: if one target and one number are left, they belong
+    /// together.
+    fn give_numbers(&mut self, nameless: &[String]) {
+        let left = self.left();
+        match (nameless, &*left) {
+            ([], _) => {}
+            ([one], [number]) => self.put(one, *number, State::Failed),
+            (all, []) => {
+                for name in all {
+                    let last = self.numbers.keys().chain(self.found.on.keys()).map(|id| id.0).max().unwrap_or(0);
+                    match last.checked_add(1) {
+                        Some(next) => self.put(name, TargetId(next), State::Failed),
+                        None => self.refuse("all target numbers are used up", "Remove a target"),
+                    }
+                }
+            }
+            (all, left) => {
+                let numbers: Vec<String> = left.iter().map(|id| format!("{id}{}", self.files_on(*id))).collect();
+                let (all, numbers) = (all.join("\", \""), numbers.join(", "));
+                let mend = "Give their numbers with `--number NAME=NUMBER`; an older log of the daemon or `target.id` \
+                    in a backup has them";
+                self.refuse(format!("the numbers of targets \"{all}\" are ambiguous: {numbers}"), mend);
+            }
+        }
+    }
+
+    /// Numbers that files name and no target has.
+    fn left(&self) -> Vec<TargetId> {
+        let lost: BTreeSet<TargetId> = self.lost_numbers();
+        let left = self.found.on.keys().filter(|id| !self.numbers.contains_key(id) && !lost.contains(id));
+        left.copied().collect()
+    }
+
+    fn lost_numbers(&self) -> BTreeSet<TargetId> {
+        let is_name = |name: &str| self.found.targets.iter().any(|(known, _)| known == name);
+        let numbers = self.wish.lost.iter().filter(|lost| !is_name(lost));
+        numbers.filter_map(|lost| lost.parse().ok().map(TargetId)).collect()
+    }
+
+    /// Numbers that only files name.
+    fn unknown(&mut self) {
+        for id in self.lost_numbers() {
+            let mut name = format!("lost-{id}");
+            while self.found.targets.iter().any(|(known, _)| *known == name) {
+                name.push('-');
+            }
+            self.put(&name, id, State::Failed);
+        }
+        // After an earlier refusal the numbers that are left cannot be attributed yet.
+        if self.refusals.is_empty() {
+            for id in self.left() {
+                let cause =
+                    format!("no target of volume.toml is number {id}, which files name{}", self.consequence(Some(id)));
+                let mend = format!(
+                    "Add its block to volume.toml. If it is gone for ever: `--lost {id}`; its files are then recovered from mirrors and sources"
+                );
+                self.refuse(cause, mend);
+            }
+        }
+    }
+
+    fn files_on(&self, id: TargetId) -> String {
+        self.found.on.get(&id).map_or(String::new(), |on| format!(" ({} files, such as {})", on.files, on.example))
+    }
+
+    /// Consequence of a missing target if its number is known; else the numbers that it may have.
+    fn consequence(&self, id: Option<TargetId>) -> String {
+        let Some(id) = id else {
+            let left: Vec<String> = self.left().iter().map(|id| format!("{id}{}", self.files_on(*id))).collect();
+            return match left.is_empty() {
+                true => "; no file names a target that is not there".into(),
+                false => format!("; files name targets that are not there: {}", left.join(", ")),
+            };
+        };
+        self.found.on.get(&id).map_or("; no file names it".into(), |on| {
+            let alone = match on.alone {
+                0 => "all of them have another mirror or a source".to_owned(),
+                alone => format!("{alone} of them have neither another mirror in sync nor a source"),
+            };
+            format!("; {} files name it, such as {}; {alone}", on.files, on.example)
+        })
+    }
+}
+
+fn how_to_go_on(name: &str, is_elsewhere: bool, has_number: bool) -> String {
+    match (is_elsewhere, has_number) {
+        (true, _) => format!(
+            "Give the number in its `target.id`: `--number {name}=NUMBER`; or, if it is gone for ever, `--lost {name}`"
+        ),
+        (false, _) => format!(
+            "Mount or mend it. If it is gone for ever: `--lost {name}`; it is then a failed target, and its files are recovered from mirrors \
+             and sources. If it is new and empty: take its block out of volume.toml until the volume is up, then `entrepot target add`"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

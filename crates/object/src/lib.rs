@@ -1,0 +1,19 @@
+//! Targets: directories on existing file systems that hold objects as plain files, with media, deadlines and counters.
+//!
+//! The lowest of the four crates of the live world; all other crates name errors of the outside world by [`Error`].
+
+pub mod admission;
+pub mod counters;
+pub mod descriptors;
+pub mod error;
+pub mod exit;
+pub mod host;
+pub mod measure;
+pub mod newer;
+pub mod stop;
+pub mod target;
+pub mod users;
+pub mod volume_id;
+pub mod workers;
+
+pub use error::{Error, Result};
