@@ -35,7 +35,8 @@ pub struct Everywhere {
 }
 
 impl Everywhere {
-    /// For the jobs that `here` keeps in these records; `here` itself where there is one node.
+    /// Adds forwarding to `here`, the handler of jobs in these records; returns `here` unchanged on a volume of one
+    /// node.
     pub(crate) fn over(
         here: Arc<dyn Handler>,
         prefix: &'static str,

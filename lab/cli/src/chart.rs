@@ -12,7 +12,7 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 610.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 380.0;
-/// Steps of a linear axis, at least.
+/// Least number of steps of a linear axis.
 const STEPS: f64 = 4.0;
 /// Colours of Okabe and Ito, distinct for colour-blind readers.
 const COLOURS: [&str; 7] = ["#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
@@ -108,7 +108,7 @@ enum Scale {
         to: i32,
         ends: (f64, f64),
     },
-    /// A place for each value.
+    /// One position per value.
     Groups(Vec<f64>),
 }
 
@@ -184,7 +184,7 @@ pub fn tick_text(tick: f64, step: f64) -> String {
     format!("{:.digits$}", if tick.abs() < step * 1e-6 { 0.0 } else { tick })
 }
 
-/// Text in HTML and SVG.
+/// Escapes a text for HTML and SVG.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

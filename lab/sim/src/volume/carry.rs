@@ -40,7 +40,7 @@ pub(super) struct Carry {
     began: Time,
 }
 
-/// Edit of the layout at the end of a change.
+/// Edit of the layout that ends a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Edit {
     Push(Purpose),

@@ -77,8 +77,8 @@ fn a_client_with_a_pace_waits_for_answers_and_then_keeps_its_distance() {
     assert!((end_ms(&cut) - (11.03 + 15.0 + 11.03)).abs() < 1e-9);
 }
 
-/// A client's prefetch stays behind in the device's queue until the application requests it. The mark goes through
-/// the link and the level below, if that distinguishes prefetches from demands.
+/// A client's prefetch waits in the device's queue until the application requests it. The mark passes the link and the
+/// level below if that level distinguishes prefetches from demands.
 #[test]
 fn a_prefetch_that_an_application_comes_for_moves_up_through_two_levels() {
     let order = Precedence::new(precedence::Config { onward_max: 0, ..precedence::Config::default() });

@@ -31,7 +31,7 @@ impl Decided {
         self.ledger.promised()
     }
 
-    /// Whether some of the promises are new.
+    /// Whether the decision makes new promises.
     pub fn grants(&self) -> bool {
         self.answers.iter().any(|(_, bytes, answer)| *answer == Answer::Granted && *bytes > 0)
     }

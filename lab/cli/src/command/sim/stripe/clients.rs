@@ -12,7 +12,7 @@ use sim::grid::side_by_side;
 use sim::stripe::{Closed, Setup, closed};
 use store::control::Problem;
 
-/// Most requests of a cell: some seconds.
+/// Most requests of a cell, which take some seconds.
 const REQUESTS_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
