@@ -2,7 +2,7 @@
 //! `policy::protect::availability`.
 //!
 //! ```text
-//!   queues --waiting jobs--> machine --looks, repairs--> Inputs (the volume)
+//!   queues --waiting jobs--> machine --check, repair--> Inputs (the volume)
 //!                               ^--lost, repaired--+
 //! ```
 //! One thread polls the queues every few seconds, and checks files when the machine requests it. Repairs run on their

@@ -5,7 +5,7 @@
 //!   node 1 .. node n ── renew, list, expel, fold ────> namespace: servers, each with one queue
 //!      │      │  └───── marks of a file, layouts ────────^
 //!      │      ├── batches of what users do, bells ─────> store: one queue ──> leader: one queue
-//!      │      └── orders read, space told ───────────────^
+//!      │      └── orders read, space sent ───────────────^
 //!      └── fail, come back under another number
 //! ```
 //! Leases follow `policy::cluster::lease`, operations on files `policy::cluster::share`. A call takes a round trip and

@@ -3,7 +3,7 @@
 //! ```text
 //!   trace -> pieces of blocks -> the target of each -> its queue -> device    (the longest piece ends the request)
 //!                                     ^
-//!         where it lies, what a baseline says, or the page cache
+//!         its location, the choice of a baseline, or the page cache
 //! ```
 //! Requests are issued by `depth` clients that wait for answers (closed), or at the times of the trace (open). A block
 //! is placed at its first request, on targets in weighted turns. Data that the trace reads before it writes them may be

@@ -163,7 +163,7 @@ fn chain(
         }
     }
     let there = ids.into_iter().map(|(kind, id)| {
-        // Only the scheduler knows the paths of the parts' output; without an answer the log is searched later.
+        // The paths of the parts' output come from the scheduler; without an answer `log` requests them later.
         let look = scheduler.look(&id).unwrap_or_default();
         (kind, ExternalPart { id, out: look.out, err: look.err })
     });

@@ -1,7 +1,7 @@
 //! Decides which due stage-ins begin, wait or are given up, by the free space.
 //!
 //! ```text
-//!   promises (taken first) --> look at the space --> decide --> other nodes know --> carry
+//!   promises (taken first) --> measure the space --> decide --> publish --> carry
 //! ```
 //! Between `decide` and `carry` no lock is held: jobs may change state or disappear.
 

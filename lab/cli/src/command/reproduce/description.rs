@@ -93,7 +93,7 @@ enum Words {
     One(Word),
 }
 
-/// A word of a command, with a name if it has one.
+/// A value of an axis or a fixed word. A named value has a name in labels and another text in the command.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Word {
