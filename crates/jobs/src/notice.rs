@@ -43,7 +43,6 @@ pub struct Settings {
     pub dir: PathBuf,
 }
 
-/// A job that is over.
 pub(crate) struct Over {
     of: &'static str,
     id: JobId,

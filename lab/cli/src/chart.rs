@@ -24,7 +24,6 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Shape of a chart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Lines with marks over a logarithmic horizontal axis, without points at 0 and below.
@@ -163,7 +162,6 @@ impl Scale {
         }
     }
 
-    /// Text of a tick.
     fn shown(&self, tick: f64) -> String {
         match self {
             Scale::Linear { step, .. } => tick_text(tick, *step),

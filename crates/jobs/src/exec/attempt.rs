@@ -17,11 +17,9 @@ const KILL_AGAIN: Duration = Duration::from_millis(20);
 /// Longest wait for the end of output when all processes are gone.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Events of the supervisor.
 pub(super) enum Event {
     /// The daemon requests the end of the part.
     Cancel,
-    /// The command ended.
     Ended(Ending),
     /// No process of the attempt is left.
     AllGone,

@@ -62,7 +62,6 @@ struct Live {
     place: u32,
 }
 
-/// Event of the simulation.
 #[derive(Clone, Copy, Debug)]
 enum EventKind {
     /// A run ends.

@@ -78,7 +78,6 @@ pub struct Blocks {
     pub page_cache: Option<PageCacheSetup>,
 }
 
-/// A request under way.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     since: Time,
@@ -105,7 +104,6 @@ pub(super) struct Playing<'a> {
     says: Option<Says>,
     page_cache: Option<PageCache>,
     counts: Counts,
-    /// Time of the first request.
     first: Time,
     /// End of the current rest of the devices, and the request before which they rested last.
     rests_until: Time,
@@ -298,7 +296,6 @@ impl World<'_> {
         }
     }
 
-    /// Completes a request.
     pub(super) fn answered(&mut self, request: usize) {
         let now = self.now;
         let Some(playing) = &mut self.playing else { return };

@@ -64,7 +64,6 @@ impl Finding {
     }
 }
 
-/// Role of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     Namespace,
@@ -99,7 +98,6 @@ pub enum Subject {
         key: String,
         path: PathBuf,
     },
-    /// Server of the state.
     Server {
         file: PathBuf,
     },

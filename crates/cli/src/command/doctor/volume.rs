@@ -27,7 +27,6 @@ pub fn of_daemon(socket: &Path) -> CheckResult {
     vec![finding].into()
 }
 
-/// Reads the file.
 pub fn look(file: &Path) -> CheckResult {
     let config = match Config::read(file) {
         Ok(config) => config,

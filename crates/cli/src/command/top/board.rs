@@ -7,7 +7,6 @@ use clap::ValueEnum;
 use std::collections::BTreeMap;
 use terminal::screen::Key;
 
-/// View of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum View {
     /// Users that send requests.
@@ -77,7 +76,6 @@ pub enum Next {
     Ends,
 }
 
-/// State of the display.
 pub struct Board {
     pub view: View,
     pub sort: Sort,

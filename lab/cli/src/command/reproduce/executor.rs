@@ -51,7 +51,6 @@ pub(super) struct Executor {
     pub shard: (u64, u64),
 }
 
-/// Parses a command of a description.
 pub(super) fn parsed(words: &[String]) -> std::result::Result<Command, String> {
     let all = std::iter::once("entrepot-lab").chain(words.iter().map(String::as_str)).chain(["--output", "json"]);
     Ok(Cli::try_parse_from(all).map_err(|error| error.to_string())?.command)
@@ -248,7 +247,6 @@ pub(super) fn shard(text: &str) -> std::result::Result<(u64, u64), String> {
     parts.filter(|(i, n)| (1..=*n).contains(i)).ok_or_else(|| "give a part and the number of parts: 1/4".into())
 }
 
-/// A wrong description.
 pub(super) fn wrong(cause: impl Into<String>) -> Failure {
     let problem = Problem::wrong(cause.into()).so("nothing was simulated");
     problem.try_this("see `entrepot-lab reproduce --list`").into()

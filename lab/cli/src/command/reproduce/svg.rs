@@ -26,7 +26,6 @@ pub(super) struct Series {
     pub values: Vec<Option<f64>>,
 }
 
-/// Shape of a chart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Bars,

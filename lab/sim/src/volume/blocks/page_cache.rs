@@ -32,7 +32,6 @@ pub struct PageCacheSetup {
     pub width: u64,
 }
 
-/// Size of a page.
 const PAGE: u64 = 4096;
 
 /// Cache of all objects.
