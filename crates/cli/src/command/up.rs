@@ -124,7 +124,7 @@ fn tell_systemd(word: &str) {
     }
 }
 
-/// Starts the same program in the background, and waits for its [`StartReport`].
+/// Starts the same program in the background, and waits for its `StartReport`.
 pub fn detach(file: &Path, at: &Path) -> Result<u8> {
     // Errors of the configuration are printed by this process, before a child is started.
     Config::load(file)?;

@@ -227,7 +227,7 @@ fn a_request_waits_for_a_step_of_a_move_and_not_for_all_of_it() {
         of.mean_ms
     };
     let still = run(&setup, &Scheme::RoundRobin, &requests).mean_ms;
-    // A machine with default costs takes these disks for fast ones, so a segment is one step.
+    // With default costs the machine assumes faster disks, so it moves a segment in one step.
     let (whole, stepwise) = (moving(Costs::default()), moving(costs));
     assert!(whole > 1.25 * still, "{whole} and {still} ms");
     assert!(stepwise < 1.1 * still, "{stepwise} and {still} ms");

@@ -158,7 +158,7 @@ fn a_world_without_a_lower_level_has_no_link() {
 
 #[test]
 fn a_world_that_has_fetched_more_often_than_16_bits_count_goes_on() {
-    // One place for fetches, used repeatedly: its level's numbers for them run through all bits of their counter.
+    // All fetches use one position of the table, and their number exceeds 16 bits.
     let trace: Vec<_> = (0..70_000).map(|n| read(n * 20, n % 3000, 1)).collect();
     let config = Config::two_levels(plain(8), plain(16));
     let storage = constant(5);
