@@ -8,7 +8,7 @@ use node::daemon::OwnersOf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
-/// Backend of a job: the word before its number.
+/// Numbering that a job belongs to: the word before its number.
 enum Of {
     Runner,
     Slurm,

@@ -1,4 +1,4 @@
-//! Answers of the daemon: unchanged for programs, and as text for people.
+//! Answers of the daemon: as JSON for programs, as text for users.
 
 use crate::failure::Result;
 use crate::shown::{self, Output};

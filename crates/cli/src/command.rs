@@ -1,4 +1,4 @@
-//! The command line: what there is, and which file serves it.
+//! The subcommands of `entrepot`, and the modules that run them.
 
 mod accounting;
 mod balance;
@@ -118,7 +118,7 @@ EXAMPLES:
     JobExec(job::JobExec),
 }
 
-/// Commands of the laboratory, which has a binary of its own.
+/// Commands of `entrepot-lab`; an error names that binary.
 const LABORATORY: [&str; 6] = ["sim", "trace", "rules", "patterns", "bench", "emulate-disk"];
 
 impl Cli {
@@ -139,7 +139,7 @@ impl Cli {
         }
     }
 
-    /// Carries it out; gives the exit code.
+    /// Runs the command; returns the exit code.
     pub fn run(self) -> Result<u8> {
         let context = Context { volume: self.volume };
         match self.command {
@@ -178,7 +178,7 @@ impl Cli {
     }
 }
 
-/// Removes hidden subcommands, which only programs run, from the suggestions of an error.
+/// Removes hidden subcommands from the suggestions of an error: only programs run them.
 fn suggest_no_hidden(error: &mut clap::Error) {
     let command = Cli::command();
     let is_hidden = |name: &str| command.get_subcommands().any(|known| known.is_hide_set() && known.get_name() == name);

@@ -1,4 +1,4 @@
-//! From a path or `--volume` to an answer of the right daemon.
+//! Finds the daemon of a path or of `--volume`, and sends requests to it.
 
 use crate::failure::{Failure, Result};
 use node::control::{Client, Found, Problem, Request, exit, find};
@@ -23,12 +23,12 @@ pub struct Inside {
 }
 
 impl Context {
-    /// The volume that a command without path is for.
+    /// Finds the volume for a command without a path.
     pub fn find(&self) -> Result<Found> {
         Ok(find(self.volume.as_deref(), None)?)
     }
 
-    /// A connection to its daemon.
+    /// Connects to the daemon of that volume.
     pub fn connect(&self) -> Result<Client> {
         Ok(Client::connect(&self.find()?.socket())?)
     }
@@ -43,7 +43,7 @@ impl Context {
         Ok(self.connect()?.request(command, args, &mut |_| {})?)
     }
 
-    /// Where a path lies in which volume. The path itself may not exist yet, its directory must.
+    /// Finds the volume of a path, and the path in it. The path itself may be missing, its directory must exist.
     pub fn inside(&self, path: &Path) -> Result<Inside> {
         let real = real(path)?;
         let volume = find(self.volume.as_deref(), Some(&real))?;
@@ -78,12 +78,12 @@ impl Context {
     }
 }
 
-/// The path with its symbolic links followed, as far as it exists.
+/// Resolves symbolic links; only the last part of the path may be missing.
 fn real(path: &Path) -> Result<PathBuf> {
     let problem = |e: std::io::Error| {
         let cause = format!("{}: {e}", path.display());
         match e.raw_os_error() {
-            // The second is the error of a call that was under way when the daemon died.
+            // The second error is that of a call during the death of the daemon.
             Some(n) if [Errno::NOTCONN, Errno::CONNABORTED].iter().any(|dead| n == dead.raw_os_error()) => {
                 Problem::new(exit::NO_DAEMON, cause).try_this(
                     "the daemon of this mount has died: start it again with `entrepot up VOLUME.TOML --at MOUNTPOINT`",

@@ -19,7 +19,7 @@ const COLUMNS: [Column; 8] = [
     (Level::ConnectionMountedAgain, |c| c.mounted_again as f64),
 ];
 
-/// Gauges of the connections, of each target that has several.
+/// Gauges of each target with several connections.
 pub fn gauges(volume: &Arc<Volume>) -> Gauges {
     let volume: Weak<Volume> = Arc::downgrade(volume);
     Arc::new(move || {

@@ -15,7 +15,7 @@ use policy::{FileId, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The copies of a daemon's files, for the jobs of one queue.
+/// The volume of a daemon as the maker of copies, for the jobs of one queue.
 struct CopiesOnVolume {
     core: Arc<Core>,
     /// The variable in which processes find the number of their job.

@@ -64,7 +64,7 @@ fn is_shown(state: JobState, since_ms: u64, oldest_ms: u64) -> bool {
     !state.is_final() || state == JobState::Failed && since_ms >= oldest_ms
 }
 
-/// The rows of a list as the operator sees it, of all jobs.
+/// Requests a list of all jobs with the operator's rights.
 fn rows<T: DeserializeOwned>(handler: &dyn Handler, command: &str) -> Result<Vec<T>, Problem> {
     let operator = Caller {
         uid: rustix::process::geteuid().as_raw(),

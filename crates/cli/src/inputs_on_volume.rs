@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The files of a daemon.
+/// The volume of a daemon, for the checks.
 struct InputsOnVolume {
     core: Arc<Core>,
     target_changes: Arc<AtomicU64>,
@@ -52,8 +52,8 @@ impl Inputs for InputsOnVolume {
     }
 }
 
-/// Starts looking after the input of all jobs that wait in a queue that is known here; of none if jobs' files are not
-/// checked.
+/// Starts the checks of the input of waiting jobs, over all queues of this daemon; over none if `check_before_job` is
+/// off.
 pub fn start(core: &Arc<Core>, runner: &Arc<Runner>, slurm: &Slurm, settings: &Jobs) -> std::io::Result<Guard> {
     let target_changes = Arc::new(AtomicU64::new(0));
     let own = target_changes.clone();

@@ -9,7 +9,7 @@ use node::daemon::Gauges;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many jobs there are, by state, and what is promised to them.
+/// Gauges of the jobs by state, and of the bytes promised to them.
 pub fn gauges(runner: &Arc<Runner>, slurm: &Arc<Slurm>, arrivals: &Arc<Arrivals>) -> Gauges {
     let (runner, slurm, arrivals) = (Arc::downgrade(runner), Arc::downgrade(slurm), Arc::downgrade(arrivals));
     let gauge = |of, states: BTreeMap<JobState, u64>| {

@@ -72,7 +72,7 @@ impl Volume for JobsOnVolume {
             self.core.may_see(&caller, path).map_err(|p| p.cause)?;
         }
         let options = CheckOptions { repair: true, before_job: paths.clone(), paths, ..CheckOptions::default() };
-        // With the owner's rights: the paths come from the script.
+        // The owner's rights apply, since the paths come from the script.
         let own;
         let checker = if caller.is_operator() {
             &self.core.checker
@@ -267,7 +267,7 @@ impl Volume for JobsOnVolume {
     }
 }
 
-/// Protocol and host of a URI, without the user: what has a rate.
+/// Protocol and host of a URI, without the user: the key of a measured rate.
 fn site(uri: &str) -> String {
     let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_string() };
     let host = rest.split('/').next().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Jobs as they are listed, whatever runs them: for the dashboard and `top`.
+//! Rows of jobs of all backends, for the dashboard and `top`.
 
 use endpoint::{Job, Staging};
 use jobs::request::JobSummary;
 use jobs::slurm::wire::Summary;
 
-/// One of the built-in runner.
+/// Row of a job of the built-in runner.
 pub fn of_runner(job: JobSummary) -> Job {
     let staging =
         |s: jobs::request::Staging| Staging { done_bytes: s.done_bytes, total_bytes: s.total_bytes, left_s: s.left_s };
@@ -22,7 +22,7 @@ pub fn of_runner(job: JobSummary) -> Job {
     }
 }
 
-/// One of Slurm.
+/// Row of a job of Slurm.
 pub fn of_slurm(job: Summary) -> Job {
     Job {
         id: job.job.0,

@@ -1,7 +1,7 @@
-//! The words by which mount(8) calls us for a line of fstab: `mount.entrepot SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS]`,
-//! where that is a link to this program; or the same by way of `mount.fuse`.
+//! Command line of mount(8) for a line of fstab: `mount.entrepot SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS]`, a link to
+//! this program, or the same through `mount.fuse`.
 //!
-//! A volume that is mounted there already is left as it is, so that `mount -a` may come again.
+//! A volume that is already mounted there is a success, so that `mount -a` may be repeated.
 
 use crate::command::up_in_background;
 use crate::failure::{Failure, Result};
@@ -11,7 +11,7 @@ use rustix::mount::{MountFlags, mount_remount};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The option by which a mount that is there gets other flags. At a place without a mount it is mounted.
+/// Option that changes the flags of an existing mount. Without a mount the volume is mounted.
 const REMOUNT: &str = "remount";
 
 /// Request of mount(8).
@@ -20,14 +20,14 @@ pub struct MountRequest {
     file: PathBuf,
     at: PathBuf,
     options: Vec<String>,
-    /// Everything is to be done but the mount itself.
+    /// Whether only the configuration is checked (`-f`).
     only_looks: bool,
-    /// Options that are unknown are ignored.
+    /// Whether unknown options are ignored (`-s`).
     is_sloppy: bool,
 }
 
-/// Reads the words after the program's name; `None` if they are a command of ours. None of these has a `/` or ends like
-/// a volume's file.
+/// Parses the words after the program's name; `None` for a command of `entrepot`. No command has a `/` or ends in
+/// `.toml`.
 pub fn read(words: &[OsString]) -> Option<MountRequest> {
     let [file, at, rest @ ..] = words else { return None };
     let (named, place) = (file.to_str()?, at.to_str()?);
@@ -41,7 +41,7 @@ pub fn read(words: &[OsString]) -> Option<MountRequest> {
     while let Some(word) = rest.next() {
         match word {
             "-o" => asked.options.extend(rest.next().unwrap_or_default().split(',').map(str::to_string)),
-            // The type, and a namespace that mount(8) has entered.
+            // The type, and the mount namespace, which mount(8) has entered already.
             "-t" | "-N" => drop(rest.next()),
             _ => {
                 let flag = |letter| word.starts_with('-') && word.contains(letter);
@@ -54,8 +54,7 @@ pub fn read(words: &[OsString]) -> Option<MountRequest> {
     Some(asked)
 }
 
-/// Flags for the kernel: `flags`, changed by the options. Options that are for mount(8) and systemd alone change
-/// nothing.
+/// Applies the options to the kernel's `flags`. Options of mount(8) and systemd have no effect.
 fn flags(mut flags: MountFlags, options: &[String], is_sloppy: bool) -> std::result::Result<MountFlags, &str> {
     for option in options {
         match option.as_str() {
@@ -80,7 +79,7 @@ fn flags(mut flags: MountFlags, options: &[String], is_sloppy: bool) -> std::res
     Ok(flags)
 }
 
-/// The flags that a mount has.
+/// Present flags of a mount.
 fn flags_of(at: &Path) -> std::io::Result<MountFlags> {
     use rustix::fs::StatVfsMountFlags as Has;
     let has = rustix::fs::statvfs(at)?.f_flag;
@@ -105,7 +104,7 @@ impl MountRequest {
         })?)
     }
 
-    /// Gives the mount that is there other flags, as `mount -i` does; its other flags stay.
+    /// Changes the flags of the existing mount, as `mount -i` does; unnamed flags stay.
     fn remount(&self, at: &Path) -> Result<u8> {
         let failed = |e: std::io::Error| {
             Problem::failed(format!("{} cannot be mounted with {}: {e}", at.display(), self.options.join(",")))
@@ -119,7 +118,7 @@ impl MountRequest {
         Ok(0)
     }
 
-    /// Mounts in the background.
+    /// Mounts the volume in the background, or changes an existing mount.
     pub fn run(self) -> Result<u8> {
         let at = self.at.canonicalize().map_err(|e| Failure::of_io(&self.at.display().to_string(), &e))?;
         let here = mounts().into_iter().find(|m| m.mount_point.as_ref() == Some(&at));

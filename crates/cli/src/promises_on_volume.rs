@@ -1,4 +1,4 @@
-//! The nodes of a volume, for those that promise space to jobs: by the leases in its namespace.
+//! The nodes of a volume for the promises of space, from the leases in its namespace.
 
 use engine::file::Cluster;
 use jobs::arrivals::Peers;
@@ -12,7 +12,7 @@ struct OfVolume {
     own: String,
 }
 
-/// The nodes, where there may be several.
+/// The nodes; `None` on a volume of one node.
 pub fn peers(core: &Core) -> Option<Arc<dyn Peers>> {
     let (nodes, calls) = core.nodes.as_ref().zip(core.calls.as_ref())?;
     Some(Arc::new(OfVolume { nodes: nodes.clone(), own: calls.own().to_owned() }))
@@ -24,7 +24,7 @@ impl Peers for OfVolume {
     }
 
     fn number(&self) -> Option<Node> {
-        // Looked at after the number: that of a lease that is over has none.
+        // The lease is checked after the number is read, so the number of an ended lease is never returned.
         Some(self.nodes.number()).filter(|_| self.nodes.has_lease())
     }
 

@@ -1,10 +1,10 @@
-//! Users by name and by number, from the system, which may have them from a directory service.
+//! Names and numbers of users and groups, from the system's name service.
 
 use crate::failure::Result;
 use node::control::Problem;
 use std::process::Command;
 
-/// The number of a user that is given by name or number.
+/// Number of a user, from a name or a number.
 pub fn number_of(user: &str) -> Result<u32> {
     if let Ok(uid) = user.parse() {
         return Ok(uid);
@@ -16,14 +16,14 @@ pub fn number_of(user: &str) -> Result<u32> {
     Ok(uid.map_err(unknown)?)
 }
 
-/// The name of a user; none where the system knows none.
+/// Name of a user, if the system has one.
 pub fn name_of(uid: u32) -> Option<String> {
     let told = Command::new("id").args(["-un", "--", &uid.to_string()]).output().ok()?;
     let name = String::from_utf8_lossy(&told.stdout).trim().to_owned();
     (told.status.success() && !name.is_empty()).then_some(name)
 }
 
-/// The number of a group that is given by name or number.
+/// Number of a group, from a name or a number.
 pub fn group_number_of(group: &str) -> Result<u32> {
     if let Ok(gid) = group.parse() {
         return Ok(gid);
@@ -35,7 +35,7 @@ pub fn group_number_of(group: &str) -> Result<u32> {
     Ok(group_field(group, 2)?.and_then(|gid| gid.parse().ok()).ok_or_else(unknown)?)
 }
 
-/// The name of a group; none where the system knows none.
+/// Name of a group, if the system has one.
 pub fn group_name_of(gid: u32) -> Option<String> {
     group_field(&gid.to_string(), 0).ok().flatten().filter(|name| !name.is_empty())
 }

@@ -84,7 +84,7 @@ pub(crate) struct OpenFile {
     appends: Mutex<Option<ConnectionId>>,
     /// Write-behind queue of the file, shared by all its opens.
     queue: Arc<Queue>,
-    /// Number of write-behind failures that this open has reported.
+    /// Number of write-behind failures that this open has returned to its process.
     told: AtomicU64,
     writers: Writers,
     /// The same file, opened with `O_APPEND` if this one is not, and the other way round. A descriptor has one mode

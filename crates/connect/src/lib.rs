@@ -1,4 +1,4 @@
-//! Several connections to one storage server behind one mount point (paper 001, chapter 4).
+//! Several connections to one storage server behind one mount point (Sung, chapter 4).
 //!
 //! ```text
 //!   application -> kernel -> FUSE threads -> serve      names over one connection, bytes by policy

@@ -19,7 +19,7 @@ pub trait Mounts: Send + Sync {
     fn client(&self, _number: u16) -> io::Result<Arc<dyn Client>> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this type of file system has no supported client library"))
     }
-    /// Server of connection `number`, for people.
+    /// Server of connection `number`, for messages.
     fn source(&self, number: u16) -> String;
 }
 

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 const MOUNT_PATIENCE: Duration = Duration::from_secs(30);
 /// Interval of checks whether the mount command has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// Maximum of a mount command's error output that is read.
+/// Most bytes that are read of a mount command's error output.
 const COMPLAINT_BYTES_MAX: u64 = 4096;
 
 /// Prefix of the types of our own file systems.

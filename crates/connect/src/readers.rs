@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time that requests which block without notice may stop the mount.
+/// Interval of checks for a free thread. A mount whose threads all block unannounced stops for at most this time.
 pub(crate) const WATCH: Duration = Duration::from_secs(1);
 
 /// The threads of one mount.
@@ -25,7 +25,7 @@ pub(crate) const WATCH: Duration = Duration::from_secs(1);
 pub(crate) struct ReaderPool {
     state: Mutex<State>,
     unparked: Condvar,
-    /// Number of threads that wait for requests, if there are as many.
+    /// Number of threads that are kept waiting for requests, if that many exist.
     keen: usize,
     watch: Duration,
 }
@@ -45,7 +45,7 @@ struct State {
 /// Per-thread state of a thread that takes requests. Its drop marks the end of the thread.
 struct Mine {
     readers: Arc<ReaderPool>,
-    /// Whether this request was announced as one that may block.
+    /// Whether the current request was announced as blocking.
     said: bool,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     modes: Mutex<modes::Modes>,
     directories: Handles<entries::Directory>,
     readers: Arc<ReaderPool>,
-    /// Whether the kernel lets us register backing files; found out at the first try.
+    /// Whether opens may be passed through: by the options, until the kernel refuses a backing file.
     passthrough: AtomicBool,
     pages: pages::Pages,
 }
@@ -65,7 +65,7 @@ impl Shared {
         }
     }
 
-    /// Pages can be dropped from now on; nothing was read before.
+    /// Sets the channel by which pages are dropped. It is set before the first request, so no page is older.
     pub fn set_notifier(&self, notifier: Notifier) {
         self.pages.set_notifier(notifier);
     }

@@ -39,7 +39,7 @@ pub struct SetOptions {
     pub patience: Duration,
     /// Path of the bytes: mount or library.
     pub bytes_over: BytesOver,
-    /// Type of the file system, for people.
+    /// Type of the file system, for messages.
     pub kind: String,
 }
 

@@ -1,4 +1,4 @@
-//! State of the connections, for people and programs.
+//! State of the connections, for users and programs.
 
 use serde::{Deserialize, Serialize};
 

@@ -159,8 +159,8 @@ impl Target {
         act: impl Fn(&DirectoryMedium) -> Result<R>,
         look: impl Fn(&DirectoryMedium) -> Looked<Option<R>>,
     ) -> Result<R> {
-        // `NODEV` means that the target is missing on every connection; the connections would take it for a broken
-        // one.
+        // `NODEV` means that the target is missing on every connection. The connections must not count it as their own
+        // error.
         let act = |objects: &Objects| match act(&objects.directory) {
             Err(Errno::NODEV) => Ok(None),
             done => done.map(Some),

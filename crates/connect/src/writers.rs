@@ -1,10 +1,10 @@
 //! Threads that wrote through an open file: their close must wait for the server, even when no server answers.
 //!
 //! A program that starts another one closes its `O_CLOEXEC` files there, and the kernel reports each as any other
-//! close. If such a close waited for bytes that the server cannot take, the new program would hang in the middle of
-//! its start. A read of its memory or command line, as by `ps`, would then hang as well, and with it half of the
-//! machine. So while no connection is usable, a close by a process that did not write does not wait. A process that
-//! wrote still has the file, and its own close waits.
+//! close. If such a close waited for bytes that the server cannot take, the new program would hang in the middle of its
+//! start. Programs that read its memory or command line, such as `ps`, would then hang as well. So while no connection
+//! is usable, a close by a process that did not write does not wait. A process that wrote still has the file, and its
+//! own close waits.
 
 use parking_lot::Mutex;
 use std::path::Path;

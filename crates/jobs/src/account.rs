@@ -16,15 +16,14 @@ pub(crate) fn make_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(dir, Permissions::from_mode(dir_mode()))
 }
 
-/// The account that a job runs under.
 pub(crate) struct Account {
     pub name: String,
     home: PathBuf,
     shell: PathBuf,
 }
 
-/// Looks the user up. Without an account root could not take its groups, so root refuses; a user's own daemon needs
-/// none.
+/// Looks up the account of a user. `needed`: a user without an account is refused. A daemon of root needs the account
+/// for the user's groups; a user's own daemon does not.
 pub(crate) fn account(uid: u32, needed: bool) -> Result<Account, Error> {
     match nix::unistd::User::from_uid(uid.into()) {
         Ok(Some(user)) => Ok(Account { name: user.name, home: user.dir, shell: user.shell }),
@@ -47,7 +46,7 @@ fn dir_mode() -> u32 {
     if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 }
 }
 
-/// Common fields of all parts.
+/// Spec with the fields that all parts of a job share.
 pub(crate) fn base(
     config: &Config,
     caller: Caller,

@@ -8,9 +8,9 @@
 //! On a volume of several nodes, each node publishes its promises before it fetches a byte of them ([`Peers`]). So all
 //! nodes together promise no more than the free space.
 //!
-//! A job requests a time for its data. Its stage-in begins when that time is due and space is promised to it. Sizes are
-//! requested from the sources on separate threads; one thread polls the queues while jobs wait. If a source reports no
-//! size, nothing is promised and the stage-in begins at once.
+//! A job requests its stage-in. The stage-in begins when it is due and space is promised to it. Sizes are requested
+//! from the sources on separate threads; one thread polls the queues while jobs wait. If a source reports no size,
+//! nothing is promised and the stage-in begins at once.
 
 mod landed;
 mod nodes;
@@ -127,7 +127,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Starts its threads, with the rates that are remembered. Nothing is promised before [`Arrivals::taken_up`].
+    /// Starts the threads, with the source rates of the state store. Nothing is promised before [`Arrivals::taken_up`].
     pub fn start(
         settings: Settings,
         volume: Arc<dyn Volume>,
@@ -157,7 +157,7 @@ impl Arrivals {
         Ok(Arrivals { shared })
     }
 
-    /// Adds the queue that supplies the starts of jobs of this kind, and that receives `begin`.
+    /// Adds a queue: it supplies the expected starts of its jobs, and receives `begin` and `give_up`.
     pub fn attach(&self, queue: QueueKind, jobs: Arc<dyn WaitingJobs>) {
         self.shared.queues.lock().insert(queue, jobs);
         self.shared.look();
@@ -223,8 +223,8 @@ impl Arrivals {
         self.shared.view.lock().told(now(), ticket)
     }
 
-    /// Start of a stage-in that another scheduler runs, for a job that would start at `start_ms`: milliseconds since
-    /// 1970, or `None` for at once. Queries the sources.
+    /// Begin of a stage-in that another scheduler runs, in milliseconds since 1970, for a job that would start at
+    /// `start_ms`. `None`: at once. Queries the sources.
     pub fn due_ms(&self, owner: Caller, wanted: &[StageInput], start_ms: u64) -> Option<u64> {
         let known = self.shared.settings.by_queue.then(|| self.shared.volume.incoming(owner, wanted))??;
         let due_ms = self.shared.view.lock().due(&known, Time::from_millis(start_ms)).0 / 1_000_000;
@@ -256,7 +256,7 @@ impl Shared {
 
     fn wake_askers(self: &Arc<Self>) {
         let own = self.clone();
-        // A failure to start has been logged; the next job brings this one along.
+        // If no thread starts, the failure is logged, and the thread of the next job takes this one as well.
         drop(self.askers.wake(move || ask_sources(&own)));
     }
 }

@@ -2,7 +2,7 @@
 //! `policy::protect::availability`.
 //!
 //! ```text
-//!   queues --waiting jobs--> machine --looks, repairs--> Inputs (the volume)
+//!   queues --waiting jobs--> machine --check, repair--> Inputs (the volume)
 //!                               ^--lost, repaired--+
 //! ```
 //! One thread polls the queues every few seconds, and checks files when the machine requests it. Repairs run on their
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// State of the input of one job.
 pub struct Looked<L> {
-    /// All its files.
+    /// Input files of the job.
     pub files: Vec<FileId>,
     /// Losses found in those files.
     pub lost: Vec<(Lost, L)>,
@@ -57,7 +57,7 @@ enum GuardMessage {
     Stop,
 }
 
-/// The thread that checks. It ends with [`Guard::stop`].
+/// Handle of the checking thread. The thread ends with [`Guard::stop`].
 pub struct Guard {
     tell: Sender<GuardMessage>,
     thread: parking_lot::Mutex<Option<Receiver<()>>>,
@@ -165,7 +165,7 @@ impl<I: Inputs> Driver<I> {
                 Err(_) if picture.complained => {}
                 Err(error) => {
                     picture.complained = true;
-                    // A message at `info` is enough: the watcher of the queue's jobs warns.
+                    // Logged at `info`: the thread that watches jobs of this queue logs a warning.
                     let name = queue.name();
                     tracing::info!(
                         "the {name} queue cannot be read; the input of its jobs is checked by its last listing: {error}"

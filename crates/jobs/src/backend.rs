@@ -50,13 +50,13 @@ pub(crate) trait Backend: Sized + Send + Sync + 'static {
 
     /// Queue whose estimates apply to the job.
     fn queue_of(job: &Job<Self::JobData>) -> QueueKind;
-    /// Queue of another scheduler in which the job looks up its staged input, and its number there.
+    /// Queue of another scheduler in which the job waits, and its number there.
     fn queued(job: &Job<Self::JobData>) -> Option<(Kind, String)>;
     /// Whether the files that a job names must stay.
     fn needs_files(job: &Job<Self::JobData>) -> bool;
     /// Whether the job's script runs, so that results may be sent early.
     fn runs(job: &Job<Self::JobData>) -> bool;
-    /// Why a job failed.
+    /// Cause of a job's failure.
     fn why(job: &Job<Self::JobData>) -> Option<String>;
     /// Owner, directory and environment of the stage-out commands of a job.
     fn stage_out(core: &Core<Self>, job: &Job<Self::JobData>) -> Result<Spec, String>;

@@ -35,7 +35,8 @@ pub struct Everywhere {
 }
 
 impl Everywhere {
-    /// For the jobs that `here` keeps in these records; `here` itself where there is one node.
+    /// Adds forwarding to `here`, the handler of jobs in these records; returns `here` unchanged on a volume of one
+    /// node.
     pub(crate) fn over(
         here: Arc<dyn Handler>,
         prefix: &'static str,
@@ -49,7 +50,7 @@ impl Everywhere {
         Arc::new(Everywhere { here, prefix, records, known, calls })
     }
 
-    /// The job that a request is about, if another node has it and the caller may know of it.
+    /// The job that a request is about, if another node has it and the caller may see it.
     fn elsewhere(&self, caller: &control::Caller, verb: &str, id: JobId) -> Option<KnownJob> {
         // Slurm requests a part of a job of the runner.
         let records = if verb == "part" { OF_RUNNER } else { self.records };

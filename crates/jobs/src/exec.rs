@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The supervisor outlives the daemon, so a restart of the daemon does not touch running jobs. It keeps the daemon's
-//! identity and so is out of its job's reach; the step drops all privileges before it becomes the user's command.
+//! user, so jobs of other users cannot signal it; the step drops all privileges before it becomes the user's command.
 //! Processes that the command leaves behind become the supervisor's, which ends them: nothing of a part outlives the
 //! part.
 
@@ -42,9 +42,9 @@ pub struct Spec {
     pub user: Option<User>,
     /// Working directory of the commands.
     pub cwd: PathBuf,
-    /// Their file creation mask.
+    /// File creation mask of the commands.
     pub umask: u32,
-    /// Their environment, complete.
+    /// Complete environment of the commands.
     pub environment: BTreeMap<String, String>,
     /// Longest run of the part in seconds.
     pub walltime_s: u64,
@@ -94,7 +94,7 @@ pub struct Processes {
     pub command: Option<process::Identity>,
 }
 
-/// The usual first pause.
+/// Default of [`Spec::retry_pause_ms`].
 pub fn pause_ms() -> u64 {
     policy::schedule::staging::PAUSE_MIN.0 / 1_000_000
 }

@@ -43,7 +43,6 @@ pub struct Settings {
     pub dir: PathBuf,
 }
 
-/// A job that is over.
 pub(crate) struct Over {
     of: &'static str,
     id: JobId,
@@ -76,7 +75,7 @@ impl Over {
         }
     }
 
-    /// Text of a mail, with its head.
+    /// Text of a mail, with its header.
     fn text(&self, mail: &Mail) -> String {
         let (id, name, of) = (self.id, &self.name, if self.of == "slurm" { "Slurm's job" } else { "job" });
         let to = mail.to.as_deref().unwrap_or(&self.user);
@@ -154,7 +153,7 @@ struct Shared {
     threads: Pool,
 }
 
-/// The driver. No notice begins after it.
+/// The queue of notices. After its drop no further notice is sent.
 pub struct Notices {
     shared: Arc<Shared>,
 }
@@ -208,7 +207,7 @@ impl Notices {
         line.1.all.insert(id, notice);
         drop(line);
         let own = self.shared.clone();
-        // A failure to start has been logged; the next notice brings this one along.
+        // If no thread starts, the failure is logged, and the thread of the next notice sends this one as well.
         drop(self.shared.threads.push(move || work(&own)));
     }
 }
@@ -219,7 +218,7 @@ impl Drop for Notices {
     }
 }
 
-/// Sends the notices that may be sent now.
+/// Sends queued notices until the policy permits no further one.
 fn work(shared: &Shared) {
     let next = || {
         let mut line = shared.line.lock();

@@ -27,7 +27,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits of this machine, and a day for parts that request no time.
+    /// All cores of this machine, and a day for parts that request no time.
     pub fn of_machine() -> Limits {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         Limits { cores, walltime_default_s: 24 * 3600, arrays: false }
@@ -221,7 +221,7 @@ fn staging_part(
 ) -> Part {
     let staging = staging.unwrap_or_default();
     let commands = staging.commands.into_iter().map(|(line, argv)| {
-        // Our own client records its sources itself.
+        // `entrepot stage` records its sources itself.
         let foreign = recognise.filter(|_| argv.first().is_some_and(|program| program != "entrepot"));
         let sources = foreign.map_or_else(Vec::new, |recognise| recognise(&argv));
         Command { line, argv, sources }

@@ -104,7 +104,7 @@ pub struct QueuedJob {
 
 impl QueuedJob {
     /// Records that the data of the job are there. Slurm updates the reason of the first jobs only; later ones still
-    /// seem to wait for data.
+    /// have the reason that their data are missing.
     pub(crate) fn knows_its_data(&mut self) {
         if self.waits_for == WaitsFor::Data && !self.inputs.is_empty() {
             self.waits_for = WaitsFor::Nodes;

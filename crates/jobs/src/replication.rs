@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// The volume that has the copies. All calls may block.
+/// The volume, as the maker of copies. All calls may block.
 pub trait Copies: Send + Sync + 'static {
     /// Whether this node makes the copies.
     fn is_here(&self) -> bool;
@@ -46,7 +46,7 @@ pub struct Settings {
     pub poll: Duration,
 }
 
-/// The driver for one queue.
+/// Watcher of one queue.
 pub struct Replication {
     shared: Arc<Shared>,
     thread: Mutex<Option<Receiver<()>>>,
@@ -77,7 +77,7 @@ impl Replication {
         Some(InputReplica { copy: copy_text(of.life, now), why: why_text(of.reason, of.life), at_risk: of.at_risk })
     }
 
-    /// Ends the driver; copies stay and are taken over at the next start.
+    /// Ends the watcher; copies stay, and the next start takes them over.
     pub fn stop(&self) {
         *self.shared.stopped.lock() = true;
         self.shared.woken.notify_all();

@@ -43,7 +43,7 @@ impl Kind {
     }
 }
 
-/// One scheduler: builds commands and parses their output. It submits and cancels nothing itself.
+/// One scheduler: builds commands and parses their output. It runs no command that submits or cancels.
 pub trait Scheduler: Send + Sync {
     /// Program and arguments that submit a part; the script goes to its standard input.
     fn submit(&self, part: &Submission<'_>) -> Vec<String>;
@@ -98,9 +98,9 @@ pub struct Submission<'a> {
 pub struct ScriptToEstimate<'a> {
     /// Text of the script, with the scheduler's own lines.
     pub text: &'a [u8],
-    /// Cores and longest run, where the user said so to us and not to the scheduler.
+    /// Requested cores, if the user gave them to us and not to the scheduler.
     pub cores: Option<u32>,
-    /// Walltime in seconds.
+    /// Longest run in seconds, if the user gave it to us and not to the scheduler.
     pub walltime_s: Option<u64>,
     /// Total of its cores, whether given to us or to the scheduler.
     pub cores_in_all: u32,

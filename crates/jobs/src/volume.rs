@@ -6,7 +6,7 @@ use node::daemon::JobFacts;
 use policy::schedule::just_in_time;
 use std::path::{Path, PathBuf};
 
-/// The volume as jobs see it. All calls may block; none is made while the runner holds a lock.
+/// Calls of the runner to the volume. All may block; none is made while the runner holds a lock.
 ///
 /// Paths are absolute, below the mount point, and free of `.` and `..`; symbolic links are not resolved: the
 /// implementation must resolve them inside the volume, with the owner's rights.

@@ -12,7 +12,7 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 610.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 380.0;
-/// Steps of a linear axis, at least.
+/// Least number of steps of a linear axis.
 const STEPS: f64 = 4.0;
 /// Colours of Okabe and Ito, distinct for colour-blind readers.
 const COLOURS: [&str; 7] = ["#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
@@ -24,7 +24,6 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Shape of a chart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Lines with marks over a logarithmic horizontal axis, without points at 0 and below.
@@ -108,7 +107,7 @@ enum Scale {
         to: i32,
         ends: (f64, f64),
     },
-    /// A place for each value.
+    /// One position per value.
     Groups(Vec<f64>),
 }
 
@@ -163,7 +162,6 @@ impl Scale {
         }
     }
 
-    /// Text of a tick.
     fn shown(&self, tick: f64) -> String {
         match self {
             Scale::Linear { step, .. } => tick_text(tick, *step),
@@ -184,7 +182,7 @@ pub fn tick_text(tick: f64, step: f64) -> String {
     format!("{:.digits$}", if tick.abs() < step * 1e-6 { 0.0 } else { tick })
 }
 
-/// Text in HTML and SVG.
+/// Escapes a text for HTML and SVG.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,4 +1,4 @@
-//! The laboratory's command line: what there is, and which file serves it.
+//! The subcommands of `entrepot-lab`, and the modules that run them.
 
 mod bench;
 mod emulate_disk;
@@ -74,7 +74,7 @@ impl Command {
 }
 
 impl Cli {
-    /// Carries it out; gives the exit code.
+    /// Runs the command; returns the exit code.
     pub fn run(self) -> Result<u8> {
         match self.command {
             Command::Sim(c) => c.run(),

@@ -1,15 +1,15 @@
-//! One volume on many nodes: their leases, the files that they write and move, and what all of that costs the namespace,
-//! the store and the leader.
+//! One volume on many nodes: their leases, the files that they write and move, and the load on the namespace, the store
+//! and the leader.
 //!
 //! ```text
 //!   node 1 .. node n ── renew, list, expel, fold ────> namespace: servers, each with one queue
 //!      │      │  └───── marks of a file, layouts ────────^
 //!      │      ├── batches of what users do, bells ─────> store: one queue ──> leader: one queue
-//!      │      └── orders read, space told ───────────────^
+//!      │      └── orders read, space sent ───────────────^
 //!      └── fail, come back under another number
 //! ```
-//! The leases are `policy::cluster::lease`, operations on files are decided by `policy::cluster::share`. A call takes
-//! a round trip and its turn at a server; it has its effect when it is answered.
+//! Leases follow `policy::cluster::lease`, operations on files `policy::cluster::share`. A call takes a round trip and
+//! its turn at a server; its effect occurs at its answer.
 //!
 //! Not modelled: bytes, calls that only the shared file system serves, the targets themselves, and the leader's
 //! reaction to events. The time that nodes take to start is only computed. The live volume sends no batches yet; they
@@ -146,7 +146,7 @@ pub struct Setup {
     pub nodes: u32,
     /// Targets of the volume.
     pub targets: u32,
-    /// Earlier nodes, which are over.
+    /// Number of earlier nodes that are over.
     pub past: u32,
     /// Without the measures for many nodes: leases do not grow, and names of nodes that are over stay. Each node
     /// checks all idle targets, and reads all targets' states after an order.

@@ -215,7 +215,8 @@ impl Disk {
                     self.segments.extend_front(segment, pass.passed_before());
                 }
             }
-            // Both are straight lines: the bus is furthest behind either at the pass's first sector or at its last.
+            // Both times are linear in the sectors, so the bus is furthest behind at the first sector of the pass or at
+            // the last.
             let behind = |passed: u64| pass.passed_ns(passed) + (end - sector - passed + 1) * self.bus_sector_ns;
             done = done.max(behind(1)).max(behind(pass.count));
             at = pass.end_ns();
@@ -261,8 +262,8 @@ impl Disk {
         let taking = reaching.filter(|&at| self.segments.takes_write(at, command.sector, end));
         let overheads = &self.model.overheads;
         let hit = reaching.is_some();
-        // A write that the buffer takes at once costs as much as a hit, wherever it goes. The drive was measured so,
-        // whatever its parameters call it.
+        // Any write that the buffer takes at once has the overhead of a hit, as measured on the drive, whatever the
+        // names of its parameters.
         let fits = command.count <= self.model.buffer.segment_sectors;
         let buffered = fits && !self.waits_for_segment(taking);
         let overhead_ns = if buffered { overheads.write_hit_ns[after] } else { overheads.write_miss_ns[after] };

@@ -71,7 +71,7 @@ impl<E> EventQueue<E> {
         self.now
     }
 
-    /// Whether any queued event is such.
+    /// Returns whether any queued event satisfies `such`.
     pub fn any(&self, such: impl Fn(&E) -> bool) -> bool {
         self.heap.iter().any(|entry| such(&entry.event))
     }

@@ -1,8 +1,7 @@
 //! Windows of requests with a known pattern: training and test data of the classifier of `policy::pattern`.
 //!
-//! Windows are not clean: they contain some foreign requests, a few percent of writes in a read-only pattern, and
-//! jumps between runs. The amount of disturbance is a guess. Labels give the intended pattern, whatever the
-//! disturbance.
+//! Windows are not clean: they contain some foreign requests, a few percent of writes in a read-only pattern, and jumps
+//! between runs. The amount of disturbance is a guess. The label is the intended pattern, whatever the disturbance.
 
 use crate::generate::Rng;
 use policy::pattern::features::{Features, WINDOW, WINDOW_MIN, features};

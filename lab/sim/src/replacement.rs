@@ -56,7 +56,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All policies with their words.
+    /// All policies with their names on the command line.
     pub const ALL: [(Policy, &'static str); 11] = [
         (Policy::Fifo, "fifo"),
         (Policy::Lru, "lru"),
@@ -71,12 +71,12 @@ impl Policy {
         (Policy::Belady, "belady"),
     ];
 
-    /// Returns the policy with this word.
+    /// Returns the policy with this name.
     pub fn named(word: &str) -> Option<Policy> {
         Policy::ALL.iter().find(|(_, name)| *name == word).map(|(policy, _)| *policy)
     }
 
-    /// Returns its word.
+    /// Returns its name on the command line.
     pub fn word(self) -> &'static str {
         Policy::ALL.iter().find(|(policy, _)| *policy == self).map_or("", |(_, word)| word)
     }

@@ -15,7 +15,7 @@ use policy::cache::{CAPACITY_MAX, LevelConfig};
 use policy::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// A simulation in words. All settings except the levels have defaults; times are like `6ms`, sizes like `64KiB`.
+/// A simulation as text settings. All except the levels have defaults; times are like `6ms`, sizes like `64KiB`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Setup {
@@ -77,7 +77,7 @@ pub struct Setup {
     pub sample_every: Option<String>,
 }
 
-/// A level in words.
+/// A level as text settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelSetup {

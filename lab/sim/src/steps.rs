@@ -24,7 +24,7 @@ impl Steps {
         self.left == 0
     }
 
-    /// Returns all remaining bytes without yielding, for data that are already at hand.
+    /// Returns all remaining bytes without yielding, for data that are already in memory.
     pub fn next_at_once(&mut self) -> (Turn, u64) {
         (Turn::Go, std::mem::take(&mut self.left))
     }

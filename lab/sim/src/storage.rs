@@ -26,7 +26,7 @@ pub enum Wake {
         /// Slot of the request.
         slot: Slot,
     },
-    /// The scheduler has waited long enough.
+    /// The wait of the scheduler has ended.
     Look {
         /// Index of the member.
         member: u32,

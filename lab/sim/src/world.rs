@@ -83,11 +83,11 @@ pub struct World<S> {
 struct Node {
     level: Level,
     below: Option<u32>,
-    /// Whether the way down is the link.
+    /// Whether the level below is behind the link.
     linked: bool,
     /// Fetches sent down and not answered.
     outstanding: u64,
-    /// Places of its fetches in the world's table.
+    /// Positions of its fetches in the world's table.
     names: Vec<u32>,
 }
 
@@ -263,7 +263,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                 at.level.handle(now, CacheEvent::FetchDone(fetch));
                 node
             }
-            // A fetch answered in between needs no hurry.
+            // The fetch was answered in between, so there is nothing to mark.
             Work::Hurry { at, sent } if self.sent[at as usize] != sent => return,
             Work::Hurry { at, sent } => {
                 let Some(below) = self.nodes[sent.node as usize].below else { return };

@@ -84,7 +84,7 @@ impl Accounting {
     }
 }
 
-/// An answer with its first and last day as dates.
+/// The answer in JSON, with its first and last day as dates.
 #[derive(Serialize)]
 struct Days {
     since: String,
@@ -121,7 +121,7 @@ fn count<R: 'static>(key: &'static str, heading: &'static str, of: fn(&R) -> Opt
     column(key, of).shown(heading, 0)
 }
 
-/// In bytes for programs, and as people read it under the heading.
+/// Columns of an amount: in bytes for programs, with a unit and the heading for users.
 fn amount<R: 'static>(key: &'static str, heading: &'static str, of: fn(&R) -> u64) -> [Column<'static, R>; 2] {
     let people = column("", move |row: &R| Cell::Word(bytes(of(row)))).shown(heading, 0);
     [column(key, of), people]

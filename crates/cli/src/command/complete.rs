@@ -17,25 +17,26 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A shell that waits longer seems to hang; the process itself takes some of the 200 ms that are promised.
+/// Timeout of an answer: a longer wait looks like a hanging shell. The start of the process takes the rest of the
+/// promised 200 ms.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// Kind of an argument.
+/// Kind of an argument's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The name of a target.
+    /// Name of a target.
     Target,
-    /// Where a volume is mounted.
+    /// Mount point of a volume.
     Volume,
-    /// The number of a job of the built-in runner.
+    /// Number of a job of the built-in runner.
     Job,
-    /// The number of a job that is not over.
+    /// Number of an unfinished job of the built-in runner.
     OpenJob,
-    /// The number of a job of Slurm.
+    /// Number of a job of Slurm.
     SlurmJob,
 }
 
-/// Command, argument, what it takes.
+/// Command, argument, and kind of the value.
 const VALUES: [(&str, &str, Kind); 21] = [
     ("", "volume", Kind::Volume),
     ("down", "at", Kind::Volume),
@@ -64,13 +65,13 @@ const VALUES: [(&str, &str, Kind); 21] = [
 pub enum CompletionRequest {
     /// Bash: the line up to the cursor, as it was typed.
     Bash(String),
-    /// Another: the words before the cursor as the shell reads them, the last being completed.
+    /// Other shells: the parsed words up to the cursor; the last one is completed.
     Words(Vec<String>),
 }
 
 impl CompletionRequest {
-    /// `complete-values bash LINE`, or `complete-values words WORD...`: for the completions alone, so no command of
-    /// clap's.
+    /// Parses `complete-values bash LINE` or `complete-values words WORD...`. Clap has no such command, since only
+    /// completion scripts call it.
     pub fn read(words: &[OsString]) -> Option<CompletionRequest> {
         let mut words = words.iter().map(|word| word.to_string_lossy().into_owned());
         if words.next()? != "complete-values" {
@@ -83,9 +84,9 @@ impl CompletionRequest {
         }
     }
 
-    /// Writes what fits, one a line.
+    /// Prints the matching values, one per line.
     pub fn run(self) -> Result<u8> {
-        // A thread that hangs is abandoned: the process ends.
+        // A hanging thread ends with the process.
         let fitting =
             within(PATIENCE, "complete", [move || self.fitting()]).pop().flatten().flatten().unwrap_or_default();
         shown::text(&fitting.into_iter().map(|value| value + "\n").collect::<String>())?;
@@ -104,7 +105,7 @@ impl CompletionRequest {
                 let wanted = wanted(&words)?;
                 let whole = values(&wanted).into_iter().map(|value| wanted.attached.clone() + &value);
                 let typed = wanted.attached.clone() + &wanted.typed;
-                // Readline sees a new word behind these, and replaces that alone.
+                // Readline begins a new word behind `before` and replaces only that word.
                 let before = replaced_from(&raw);
                 let rest = whole
                     .filter(|word| word.starts_with(&typed))
@@ -125,7 +126,7 @@ struct TypedValue {
     volume: Option<PathBuf>,
 }
 
-/// Kind of the last word; `words` are those after the program's name.
+/// Determines the kind of the last word. `words` begin after the program's name.
 fn wanted(words: &[String]) -> Option<TypedValue> {
     let (last, before) = words.split_last()?;
     let mut all = Cli::command();
@@ -175,7 +176,7 @@ fn wanted(words: &[String]) -> Option<TypedValue> {
     Some(TypedValue { kind, typed, attached, volume })
 }
 
-/// All that there are.
+/// All values of the kind, from the daemon or the list of mounts. Names with control characters are left out.
 fn values(wanted: &TypedValue) -> Vec<String> {
     let context = Context { volume: wanted.volume.clone() };
     let jobs = |all: bool| {
@@ -204,8 +205,8 @@ fn values(wanted: &TypedValue) -> Vec<String> {
     all.into_iter().filter(|value| !value.is_empty() && !value.chars().any(char::is_control)).collect()
 }
 
-/// The words of a line of bash behind `entrepot`, as the shell reads them, and the last as it was typed. None of a line
-/// with quotes, variables or anything else that is more than words: the shell's own completion is used then.
+/// Splits a line of bash behind `entrepot` into words; returns also the last word as typed. `None` for a line with
+/// quotes, variables or operators; then the shell's own completion applies.
 fn split(line: &str) -> Option<(Vec<String>, String)> {
     let mut words = Vec::new();
     let (mut word, mut raw, mut inside) = (String::new(), String::new(), false);
@@ -238,8 +239,8 @@ fn split(line: &str) -> Option<(Vec<String>, String)> {
     Some((words.split_off(program + 1), raw))
 }
 
-/// The part of a typed word that bash keeps: up to its last `:` or `=`, where bash begins a new word. Unquoted as by
-/// the shell.
+/// The part of a typed word that bash does not replace: up to the last `:` or `=`, where bash begins a new word.
+/// Escapes are removed.
 fn replaced_from(raw: &str) -> String {
     let (mut read, mut kept, mut escaped) = (String::new(), 0, false);
     for c in raw.chars() {
@@ -260,7 +261,7 @@ fn replaced_from(raw: &str) -> String {
     read
 }
 
-/// As bash reads it.
+/// Escapes a value for bash.
 fn quoted(value: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./,@%+".contains(c);
     value.chars().flat_map(|c| (!is_plain(c)).then_some('\\').into_iter().chain([c])).collect()

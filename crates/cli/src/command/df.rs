@@ -92,7 +92,7 @@ impl Df {
     }
 }
 
-/// Key by which files are summed: a user, an index of [`AGES`], or the name of a directory.
+/// Key of a sum: a user, an index of [`AGES`], or the name of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     User(u32),
@@ -146,7 +146,7 @@ struct Row {
     sum: Sum,
 }
 
-/// The rows; those that take most first, ages from the longest on.
+/// The rows, largest first; ages are in order, the longest first.
 fn rows(sums: BTreeMap<Key, Sum>) -> Vec<Row> {
     let mut rows: Vec<_> = sums.into_iter().collect();
     if !matches!(rows.first(), Some((Key::Age(_), _))) {

@@ -1,7 +1,7 @@
-//! `entrepot doctor`: what of this machine and of a volume's surroundings would go wrong, before it does.
+//! `entrepot doctor`: checks this machine and the surroundings of a volume for faults.
 //!
-//! Every look runs in a separate process with a deadline. A directory on a device that hangs keeps its process from
-//! ending; a thread would keep this one.
+//! Every check runs in a separate process with a deadline. A check that hangs in a device cannot be ended, and as a
+//! thread it would keep this process from ending.
 
 mod around;
 mod directory;
@@ -76,7 +76,7 @@ impl Doctor {
         Ok(if failures == 0 { 0 } else { exit::FAILED })
     }
 
-    /// First subjects: the machine, and the volume that is meant.
+    /// First subjects: the machine, and the volume that was named or is mounted.
     fn begin(&self, context: &Context) -> Result<Vec<Subject>> {
         let named = self.file.clone().or_else(|| context.volume.clone());
         let named = named.or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
@@ -97,7 +97,7 @@ impl Doctor {
     }
 }
 
-/// The state directory of the volume that is mounted right there; by names alone.
+/// State directory of the volume mounted at `place`. Compares names only, since any access may hang.
 fn at_mount_point(place: &Path) -> Option<PathBuf> {
     let place: PathBuf = std::path::absolute(place).ok()?.components().collect();
     mounts().into_iter().find(|mount| mount.mount_point.as_ref() == Some(&place)).map(|mount| mount.state)

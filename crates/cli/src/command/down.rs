@@ -30,7 +30,7 @@ pub struct Down {
     force: bool,
 }
 
-/// How long a daemon may take for a clean end before `--force` ends it.
+/// Time limit of a clean end, after which `--force` kills the daemon.
 const FORCED_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Down {
@@ -51,7 +51,7 @@ impl Down {
         match client.ask(&Request::Down { force: self.force }, &mut |_| {}) {
             Ok(_) => {}
             Err(problem) if self.force && problem.exit_code == exit::NO_DAEMON => cut_off(&found)?,
-            // Its process ended before it could answer.
+            // The daemon ended before it answered.
             Err(problem) if problem.exit_code == exit::NO_DAEMON && is_unmounted(&found) => {}
             Err(problem) => return Err(problem.into()),
         }
@@ -66,16 +66,16 @@ impl Down {
     }
 }
 
-/// Whether a volume that was mounted is not any more.
+/// Whether the mount is gone.
 fn is_unmounted(found: &Found) -> bool {
     found.mount_point.is_some() && node::control::mounts().iter().all(|mount| mount.state != found.state)
 }
 
-/// Breaks the connection between kernel and daemon, so that waiting calls end, and unmounts.
+/// Aborts the FUSE connection, which ends waiting calls, and unmounts.
 fn cut_off(found: &Found) -> Result<()> {
     if let Some(minor) = found.device.as_deref().and_then(|d| d.split(':').nth(1)) {
         let abort = Path::new("/sys/fs/fuse/connections").join(minor).join("abort");
-        // Without rights or without that file system the end of the daemon's process does the same.
+        // Without permission or without that file system, the end of the daemon has the same effect.
         drop(std::fs::write(abort, "1"));
     }
     let Some(mount_point) = &found.mount_point else { return Ok(()) };
@@ -94,7 +94,7 @@ fn cut_off(found: &Found) -> Result<()> {
     }
 }
 
-/// Waits for the end of a daemon that was signalled to stop, and kills it when it does not.
+/// Waits for the end of a daemon, and kills it after a time limit.
 fn end(pid: i32) -> Result<()> {
     let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
     let until = Instant::now() + FORCED_PATIENCE;

@@ -1,4 +1,4 @@
-//! `entrepot events`: what the volume does, as it does it.
+//! `entrepot events`: prints the events of the volume.
 
 use crate::connect::Context;
 use crate::failure::Result;
@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// From one try to reach a daemon that went away to the next.
+/// Interval of attempts to reach a daemon that ended.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Show what the volume does: moves, recoveries, targets, nodes, jobs, and why
@@ -82,7 +82,7 @@ impl Events {
                 Err(problem) if problem.exit_code != exit::NO_DAEMON || asked.after.is_none() => {
                     return Err(problem.into());
                 }
-                // It goes down, or broke off.
+                // The daemon ended, or the connection broke.
                 Ok(()) | Err(_) => {}
             }
             if reached != asked.after || !away {
@@ -98,7 +98,7 @@ impl Events {
         let mut client = Client::connect(socket)?;
         let request = Request::Events(asked.clone());
         client.ask(&request, &mut |told| {
-            // Lines of a later version are skipped.
+            // Lines of a later version cannot be parsed and are skipped.
             let EventLine { event, missed, at } = read(told).unwrap_or_default();
             if let Some(at) = at {
                 if let Some((run, _)) = asked.after.filter(|(run, _)| at.0 != *run) {
@@ -119,7 +119,7 @@ impl Events {
                 };
                 let mut out = std::io::stdout().lock();
                 if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
-                    // The reader of our output is gone.
+                    // The output is closed.
                     std::process::exit(exit::FAILED.into());
                 }
             }
@@ -128,7 +128,7 @@ impl Events {
     }
 }
 
-/// An event for people. Names come from users.
+/// Formats an event as text. Names come from users, so control characters are escaped.
 fn line(event: &Event) -> String {
     let mut line = format!("{}  {:<8}  ", moment_ms(event.at_ms), event.kind.word());
     if let Some(path) = &event.path {

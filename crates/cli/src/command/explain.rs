@@ -1,4 +1,4 @@
-//! `entrepot explain`: why a file lies where it lies.
+//! `entrepot explain`: the placement of a file, with reasons.
 
 use crate::answer;
 use crate::connect::Context;

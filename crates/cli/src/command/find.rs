@@ -110,7 +110,7 @@ impl Find {
                 written = out.write_all(line.as_bytes());
             }
             if written.is_err() {
-                // The reader of our output is gone; the daemon sees the closed connection and stops.
+                // The output is closed. The daemon stops when this connection closes.
                 std::process::exit(exit::FAILED.into());
             }
         })?;

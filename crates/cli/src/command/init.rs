@@ -51,7 +51,7 @@ fn address(given: &str) -> std::result::Result<SocketAddr, String> {
     given.parse().map_err(|_| wrong.to_owned())
 }
 
-/// How a browser reaches it: of all addresses of a machine its name stands for one.
+/// Address for a browser; the host name replaces an unspecified address.
 fn reached(listen: SocketAddr) -> String {
     if listen.ip().is_unspecified() {
         format!("{}:{}", object::host::name(), listen.port())

@@ -203,7 +203,7 @@ impl Job {
         match self.verb {
             Verb::Plan { script, resources, output } => return plan(context, &script, resources.into(), output),
             Verb::Submit { script, resources, scheduler, data_queue, wait: waits, output } => {
-                // With --wait there is one answer: its outcome.
+                // With `--wait` and JSON the only output is the outcome.
                 let told = (!(waits && output == Output::Json)).then_some(output);
                 let id = match scheduler {
                     By::Local => submit(context, &script, resources.into(), told)?,
@@ -285,7 +285,7 @@ pub fn ask_all(context: &Context, command: &str, all: bool) -> Result<Value> {
     Ok(context.connect()?.request(command, List { all }, &mut note)?)
 }
 
-/// Sources that an ordinary command reads, in the planner's words.
+/// Sources that an ordinary command reads, for the planner.
 pub fn recognise(words: &[String]) -> Vec<NamedSource> {
     source::recognise(words).into_iter().map(|r| NamedSource { uri: r.uri, path: r.destination }).collect()
 }
@@ -304,7 +304,7 @@ fn script_of(path: &Path) -> Result<(Vec<u8>, String)> {
     Ok((script, name))
 }
 
-/// The mount point of the volume that a command from here is for, and here; nothing where no volume is found.
+/// The mount point of the volume that the command acts on, and the working directory. `None` without a volume.
 fn place(context: &Context) -> Option<(PathBuf, PathBuf)> {
     let cwd = std::env::current_dir().ok()?;
     let found = node::control::find(context.volume.as_deref(), Some(&cwd)).ok()?;
@@ -347,11 +347,11 @@ fn complain(complaints: &[Complaint]) -> Failure {
     Failure::Said(exit::WRONG_INPUT)
 }
 
-/// The mask and the environment of this process.
+/// File creation mask and environment of this process.
 fn surroundings() -> (u32, BTreeMap<String, String>) {
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
-    // A variable that is no UTF-8 cannot be passed on; scripts hardly miss it.
+    // JSON cannot hold variables that are not UTF-8; they are left out.
     let environment = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
     (umask.as_raw_mode(), environment.collect())
 }

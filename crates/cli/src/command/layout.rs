@@ -1,4 +1,4 @@
-//! `entrepot layout`: where the bytes of a file lie, and the verbs that change it.
+//! `entrepot layout`: shows and changes the layout of a file.
 
 use crate::answer;
 use crate::command::work;
@@ -209,7 +209,7 @@ fn merged(
     Ok(Request::Merge(Merge { path: first.path, others, stripe_size, stripe_count, tier }))
 }
 
-/// Splits one file after the other; prints each when done, so that after a problem the rest is known.
+/// Splits one file after the other, and prints each when done: after an error the remaining ones are known.
 fn split(context: &Context, files: &[PathBuf]) -> Result<u8> {
     for file in files {
         let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(file, |path| Request::Split { path }, progress);

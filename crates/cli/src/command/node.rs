@@ -1,4 +1,4 @@
-//! `entrepot node`: the nodes that have a volume, and those that are to leave it.
+//! `entrepot node`: lists, drains, restores and forgets nodes of a volume.
 
 use crate::answer;
 use crate::command::work;
@@ -74,13 +74,13 @@ impl Node {
     }
 }
 
-/// The nodes as columns, and what to do about those that died.
+/// Formats the nodes as columns, with the next step for dead ones.
 pub fn table(answer: &Nodes) -> String {
     let (alive, dead) = (&answer.nodes, answer.dead_nodes.as_deref().unwrap_or_default());
     let mut text = rows(alive.iter().chain(dead));
     for node in dead {
         let host = node.host.as_deref().unwrap_or_default();
-        // A host that is there again is named by its dead node's number.
+        // The host has a live node as well, so the dead one is named by its number.
         let name = match alive.iter().any(|other| other.host == node.host) {
             true => node.node.to_string(),
             false => host.to_owned(),

@@ -38,7 +38,7 @@ impl Purge {
 }
 
 fn text(report: &PurgeReport) -> String {
-    // A file's name must not add lines to our output.
+    // Line breaks in a file's name are escaped, so that each file has one line.
     let rows = report
         .files
         .iter()

@@ -16,8 +16,8 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// A job that is not known yet may still be named by Slurm for this long. The next pass of its scheduler does it, which
-/// comes after half a minute at most where nothing is changed.
+/// Time within which Slurm hands over a new job. By default the next pass of its scheduler follows within half a
+/// minute.
 const NAMED_WITHIN: Duration = Duration::from_secs(60);
 const NAMED_LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -177,7 +177,7 @@ impl Slurm {
     }
 }
 
-/// Slurm names a job to the daemon a moment after `sbatch` has printed its number.
+/// Watches a job. Its hand-over is awaited first: it follows some time after `sbatch` has printed the number.
 fn watch_job(context: &Context, job: u64, output: Output) -> Result<u8> {
     let until = Instant::now() + NAMED_WITHIN;
     loop {
@@ -198,7 +198,7 @@ fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T> {
     })
 }
 
-/// Jobs as columns; also what `scontrol show bbstat` prints.
+/// Formats jobs as columns, also for `scontrol show bbstat`.
 fn table(jobs: &[Summary]) -> String {
     let row = |s: &Summary| {
         let cells =

@@ -1,4 +1,4 @@
-//! `entrepot source`: where a file came from.
+//! `entrepot source`: shows and sets the sources of a file.
 
 use crate::answer;
 use crate::command::work;

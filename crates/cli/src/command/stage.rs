@@ -163,7 +163,7 @@ struct TransferOptions {
     output: Output,
 }
 
-/// Takes what can be a checksum of that kind.
+/// Parser of checksums of that kind.
 fn sum(algorithm: Algorithm) -> impl Fn(&str) -> std::result::Result<String, StageError> + Clone {
     move |hex: &str| Checksum { algorithm, hex: hex.into() }.check().map(|()| hex.to_owned())
 }
@@ -343,13 +343,13 @@ fn show(staged: &Staged, way: &str, output: Output) -> Result<u8> {
     Ok(0)
 }
 
-/// On whose behalf: the daemon knows the user; this adds where their credentials are and their mask.
+/// Identity of the caller for the daemon: credentials, mask and job.
 pub fn identity(credentials: Option<PathBuf>) -> Result<Identity> {
     let credentials_file = credentials.map(std::path::absolute).transpose()?;
     let variables = source::CREDENTIAL_VARIABLES.iter();
     let environment = variables.filter_map(|v| Some((v.to_string(), std::env::var(v).ok()?))).collect();
-    // The daemon replaces these ids by those of the socket's peer.
     let job = std::env::var(JOB_VARIABLE).ok();
+    // The daemon replaces these ids by those of the socket's peer.
     Ok(Identity { uid: 0, gid: 0, credentials_file, environment, umask: umask(), job })
 }
 
@@ -359,7 +359,7 @@ fn read_text(file: &Path) -> Result<String> {
     text.map_err(|e| Failure::of_io(&format!("the manifest {}", file.display()), &e).into())
 }
 
-/// The lines `PATH URI` of a manifest; all are checked before the first is executed.
+/// Parses the lines `PATH URI` of a manifest; all are checked before the first is executed.
 fn lines_of(text: &str) -> Result<Vec<(PathBuf, String)>> {
     let (mut lines, mut bad) = (Vec::new(), Vec::new());
     for (at, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#')) {

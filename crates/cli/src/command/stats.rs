@@ -1,4 +1,4 @@
-//! `entrepot stats`: what the mount does, in columns that move.
+//! `entrepot stats`: rates of the mount, a line per interval.
 
 use crate::connect::Context;
 use crate::failure::Result;
@@ -85,7 +85,7 @@ fn ask(client: &mut Client) -> Result<answers::Stats> {
     Ok(read(client.ask(&Request::Stats {}, &mut |_| {})?)?)
 }
 
-/// Operations of a kind: how many, failed, bytes, nanoseconds.
+/// Sums over the operations of one kind.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     count: u64,

@@ -1,4 +1,4 @@
-//! `entrepot status`: how the volume is.
+//! `entrepot status`: shows the state of the volume.
 
 use crate::connect::Context;
 use crate::failure::Result;
@@ -32,7 +32,7 @@ impl Status {
             let status = client.ask(&Request::Status {}, &mut |_| {})?;
             match self.output {
                 Output::Json => shown::json(&status)?,
-                // Clears the screen and goes to its corner.
+                // Clears the screen first.
                 Output::Text if self.watch => shown::on_a_clear_screen(&render(&read(status)?))?,
                 Output::Text => shown::text(&render(&read(status)?))?,
             }
@@ -69,7 +69,7 @@ fn notes(indent: &str, notes: &[Note]) -> String {
     notes.iter().map(|note| format!("{indent}{}  {}\n", moment_ms(note.at_ms), note.text)).collect()
 }
 
-/// Objects that no file named after an unclean end of the daemon before.
+/// Line about objects without a file after an unclean end of the last daemon.
 fn left(left: &Leftovers) -> String {
     match left {
         Leftovers::Due { why: Some(why), .. } => {
@@ -86,7 +86,7 @@ fn left(left: &Leftovers) -> String {
     }
 }
 
-/// The connections of a target that has several.
+/// Adds the connections of a target that has several.
 fn connections(text: &mut String, target: &Target) {
     let status = target.connections.clone().and_then(|status| serde_json::from_value(status).ok());
     let status: Option<::connect::Status> = status;
@@ -97,7 +97,7 @@ fn connections(text: &mut String, target: &Target) {
     }
 }
 
-/// The status for people.
+/// Formats the status as text.
 fn render(s: &Answer) -> String {
     let mut text = String::new();
     let (at, up) = (s.mount_point.display(), shown::span_s(s.uptime_s));

@@ -1,4 +1,4 @@
-//! `entrepot target`: the devices of a volume.
+//! `entrepot target`: lists and changes the targets of a volume.
 
 use crate::answer;
 use crate::command::work;
@@ -108,7 +108,7 @@ impl Target {
                 return Ok(0);
             }
             Verb::Add { name, dir, tier, output } => {
-                // The daemon has another working directory.
+                // The path is made absolute, since the daemon has another working directory.
                 let dir = std::path::absolute(dir)?;
                 (Request::AddTarget { name, dir, tier }, output)
             }
@@ -124,7 +124,7 @@ impl Target {
     }
 }
 
-/// The targets as columns.
+/// Formats the targets as columns.
 pub fn table(targets: &[answers::Target]) -> String {
     let row = |t: &answers::Target| {
         // A failed target that was not reached since the start was never measured.

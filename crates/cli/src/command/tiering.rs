@@ -1,4 +1,4 @@
-//! `entrepot tiering`: stop moving data between the tiers for a while.
+//! `entrepot tiering`: pauses and resumes moves between the tiers.
 
 use crate::answer;
 use crate::connect::Context;

@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use terminal::screen::{self, Happened, Screen};
 
-/// Shorter would be work for the daemon and nothing that people can read, longer is for metrics.
+/// Limits of the interval. A shorter one costs the daemon work and cannot be read; longer intervals are the task of
+/// metrics.
 const EVERY_MS: std::ops::RangeInclusive<u64> = 100..=3_600_000;
 
 /// Show who and what uses the volume now: users, jobs, files, targets
@@ -126,7 +127,7 @@ impl Top {
         loop {
             let until = Instant::now() + self.every;
             loop {
-                // So many that a slow directory of users does not hold up the rest.
+                // A limited number of lookups, so that a slow directory service does not delay the screen.
                 board.learn_names(NAMES_AT_ONCE);
                 let size = screen.size();
                 screen.draw(&frame::lines(&board, size))?;
@@ -142,7 +143,7 @@ impl Top {
             }
             match daemon.ask(board.view == View::Jobs) {
                 Ok(moment) => board.now_is(moment),
-                // It may come back, and its last numbers are still useful.
+                // The display keeps the last numbers, since the daemon may return.
                 Err(problem) => board.note = Some(problem.cause),
             }
         }

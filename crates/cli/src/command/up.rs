@@ -91,8 +91,8 @@ impl Up {
             let served = start(&file, &self.at, true);
             return match served {
                 Ok(running) => {
-                    // Not before it is mounted: until then an automounter admits only its own group of processes to
-                    // the place. The call fails only if we lead a session already, which is what we need.
+                    // Called only after the mount: until then an automounter admits only its own process group to the
+                    // mount point. It fails only for a session leader, which needs no new session.
                     let _ = rustix::process::setsid();
                     say(&StartReport::Mounted(running.daemon.mount_point().to_path_buf()))?;
                     running.serve()
@@ -124,14 +124,14 @@ fn tell_systemd(word: &str) {
     }
 }
 
-/// Starts the same program in the background and waits for its word.
+/// Starts the same program in the background, and waits for its `StartReport`.
 pub fn detach(file: &Path, at: &Path) -> Result<u8> {
-    // Before a process is started, so that the messages come from here.
+    // Errors of the configuration are printed by this process, before a child is started.
     Config::load(file)?;
     let (file, at) = (std::path::absolute(file)?, std::path::absolute(at)?);
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("up").arg(&file).arg("--at").arg(&at).arg("--in-background");
-    // It must not keep a directory busy, nor a terminal.
+    // The child must keep neither a directory nor a terminal busy.
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
     let mut line = String::new();
@@ -164,12 +164,12 @@ pub fn detach(file: &Path, at: &Path) -> Result<u8> {
     }
 }
 
-/// Sends the word and closes the pipe.
+/// Sends the report and closes the pipe.
 fn say(word: &StartReport) -> Result<()> {
     let mut line = serde_json::to_vec(word).map_err(std::io::Error::from)?;
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
-    // The parent may be gone; the volume is served all the same.
+    // An error is ignored: without the parent the volume is served all the same.
     drop(out.write_all(&line).and_then(|()| out.flush()));
     let nowhere = File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&nowhere).map_err(std::io::Error::from)?;
@@ -227,7 +227,7 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     let jobs = match jobs_of(starting.core(), &job_settings) {
         Ok(jobs) => jobs,
         Err(problem) => {
-            // A volume without jobs would be half a volume; better none than a surprise at the first submit.
+            // The start fails as a whole: an error at the first submission would come too late.
             starting.give_up();
             return Err(problem.so("the volume was unmounted again").into());
         }
@@ -349,12 +349,13 @@ impl Running {
         tell_systemd("STOPPING=1");
         drop(std::fs::remove_file(socket));
         servers.end();
-        // Threads that hang in a target would keep a return from `main` waiting for nothing.
+        // A return from `main` could wait for threads that hang in a target.
         std::process::exit(0);
     }
 }
 
-/// SIGTERM ends it in any case; the first Ctrl-C is refused while processes use the mount, the second is not.
+/// Handles signals: SIGTERM ends the volume in any case, the first Ctrl-C only if no process uses the mount, the second
+/// always.
 fn end_on_signal(ending: Arc<Ending>) -> Result<()> {
     signals::on(signals::ENDS, move |insists| match ending.unmount(false) {
         Ok(()) => true,

@@ -1,4 +1,4 @@
-//! Watching a long request: a bar with rate and time left on a terminal, and Ctrl-C that keeps what was done.
+//! Progress of a long request: a bar with rate and time left on a terminal; after Ctrl-C completed work stays.
 
 use crate::failure::{Failure, Result};
 use engine::stage::Progress;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terminal::signals::{self, INTERRUPTS};
 
-/// Sends a request and shows its progress. With `resume`, Ctrl-C ends the program with that hint: the daemon notices
-/// and keeps what was done.
+/// Sends a request and shows its progress. With `resume`, Ctrl-C ends the program with that hint; the daemon then
+/// stops, and completed work stays.
 pub fn follow<E: Into<Failure>>(
     request: impl FnOnce(&mut dyn FnMut(Value)) -> std::result::Result<Value, E>,
     resume: Option<&str>,
@@ -64,7 +64,7 @@ fn on_interrupt(bar: ProgressBar, done: Arc<AtomicBool>, hint: String) -> std::i
     })
 }
 
-/// Ctrl-C or SIGTERM ends the program with these words: what it waited for goes on.
+/// At Ctrl-C or SIGTERM, prints `words` and ends the program; the awaited work goes on.
 pub fn say_at_interrupt(words: String) -> std::io::Result<()> {
     signals::on(INTERRUPTS, move |_| {
         eprintln!("{words}");
@@ -72,7 +72,7 @@ pub fn say_at_interrupt(words: String) -> std::io::Result<()> {
     })
 }
 
-/// Ctrl-C or SIGTERM is the end that is meant for a command that would go on for ever.
+/// Makes Ctrl-C and SIGTERM the regular end of an endless command, with exit code 0.
 pub fn end_at_interrupt() -> std::io::Result<()> {
     signals::on(INTERRUPTS, |_| std::process::exit(0))
 }

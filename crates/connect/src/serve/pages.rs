@@ -41,7 +41,7 @@ impl Pages {
     pub fn drop_of(&self, id: NodeId) {
         let Some(notifier) = self.notifier.get() else { return };
         if let Err(error) = notifier.inval_inode(INodeNo(id), 0, 0) {
-            // `ENOENT`: the kernel does not know the node yet.
+            // `ENOENT`: the kernel has not looked the node up yet.
             tracing::trace!(%error, id, "no pages are dropped");
         }
     }

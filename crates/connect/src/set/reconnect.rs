@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Longest sleep of the deadline thread, after which it checks whether it is still needed.
+/// Longest sleep of the deadline thread; after it the thread checks whether the set still exists.
 const NAP_MAX: Duration = Duration::from_millis(500);
 
 /// Wakes the deadline thread.

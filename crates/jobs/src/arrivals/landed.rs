@@ -20,7 +20,7 @@ impl Default for Landed {
 }
 
 impl Landed {
-    /// Requests from the volume the number of bytes that are still to come.
+    /// Updates the bytes that are still to come, from the progress that the volume reports.
     pub fn look(&mut self, shared: &Shared) {
         if Instant::now() < self.next {
             return;

@@ -17,7 +17,7 @@ const KEY: &str = "nodes";
 
 /// The nodes of the volume, as the promises need them.
 pub trait Peers: Send + Sync {
-    /// Name that this node keeps for its life.
+    /// Key of this node in the table.
     fn own(&self) -> String;
     /// Number of this node, while it has its lease.
     fn number(&self) -> Option<Node>;
@@ -68,7 +68,7 @@ impl TableView {
     }
 }
 
-/// This node among those that promise.
+/// This node's access to the table.
 pub struct Nodes {
     state: Arc<dyn State>,
     peers: Arc<dyn Peers>,
@@ -104,8 +104,8 @@ impl Nodes {
         Ok(TableView { seen, node, life, read })
     }
 
-    /// Publishes this node's promises, after `granted` if some of them are new. False if another node was quicker.
-    /// Then, or after an error, no decision based on this reading counts.
+    /// Publishes this node's promises; `granted`: some of them are new. Returns false if another node replaced the
+    /// table since this reading. Then, or after an error, decisions based on the reading are dropped.
     pub fn put(&self, look: TableView, bytes: u64, granted: bool) -> Result<bool, String> {
         let entry = Entry { node: look.node, bytes };
         let Some(table) = look.seen.with(&self.own, entry, granted) else { return Ok(true) };

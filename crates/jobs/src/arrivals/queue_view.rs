@@ -39,7 +39,7 @@ struct Known {
     incoming: Option<Incoming>,
     /// Whether the job was added to the machine.
     submitted: bool,
-    /// Whether the job was measured and waits for a snapshot of its queue.
+    /// Whether the size is known, and no snapshot of the queue has been taken since.
     fresh: bool,
     under_way: bool,
     started: bool,
@@ -351,7 +351,7 @@ impl Known {
     }
 }
 
-/// A span for people.
+/// Formats a span for users, in whole seconds.
 pub fn span(span: Time) -> String {
     show_span_s(span.0 / 1_000_000_000)
 }

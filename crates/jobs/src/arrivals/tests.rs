@@ -305,7 +305,6 @@ impl WaitingJobs for FixedQueue {
     }
 }
 
-/// Answer to a request.
 type Answer = (u64, Result<(), String>);
 
 fn driver(free: u64, state: &Arc<dyn State>) -> (Arrivals, Receiver<Answer>) {

@@ -32,8 +32,7 @@ impl<B: Backend> Core<B> {
         (B::queue_of(job), job.id.0)
     }
 
-    /// Requests a time for the job's data. Returns whether the arrivals will decide; if not, the stage-in need not
-    /// wait.
+    /// Requests the begin of the job's stage-in. Returns false if the stage-in need not wait for the arrivals.
     pub fn ask(&self, job: &Job<B::JobData>) -> bool {
         let arrivals = self.config.arrivals.as_ref();
         arrivals.map(|arrivals| arrivals.ask(Self::ticket(job), job.owner, wanted(job))).is_some()

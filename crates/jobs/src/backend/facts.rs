@@ -5,7 +5,6 @@ use crate::job::Job;
 use crate::request::JobState;
 use node::daemon::JobFacts;
 
-/// Present facts of a job.
 pub(super) fn facts<X>(job: &Job<X>) -> JobFacts {
     let runs = || job.timeline.iter().filter(|moment| moment.state == JobState::Running);
     JobFacts {

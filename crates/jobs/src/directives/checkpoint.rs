@@ -12,7 +12,7 @@ use policy::burst::pattern::Pattern;
 
 const FORM: &str = "write #CHECKPOINT path=PATTERN [app=NAME] [nodes=N] [mtbf=SPAN] [interval=SPAN]";
 
-/// Reads what follows the word of the directive.
+/// Parses the text after `#CHECKPOINT`.
 pub(super) fn read(line: u32, text: &str) -> Result<Checkpoint, Refusal> {
     let words::Fields { words, .. } = words::split(text)?;
     let mut read = Checkpoint { line, path: String::new(), app: None, nodes: None, mtbf_s: None, interval_s: None };

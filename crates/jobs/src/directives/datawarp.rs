@@ -39,7 +39,7 @@ pub fn variable(word: &str) -> Option<(&str, &str)> {
     (is_ours && (rest.is_empty() || rest.starts_with('/'))).then_some((name, rest))
 }
 
-/// Reads what follows `#DW` or `#BB`.
+/// Parses the text after `#DW` or `#BB`.
 pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line, Refusal> {
     let closed = |text| shlex::split(text).ok_or_else(|| Refusal::new("a quote is not closed", "close it"));
     if let Some(c) = text.trim_end().chars().find(|c| c.is_control() && *c != '\t') {

@@ -35,10 +35,11 @@ pub fn read(script: &[u8]) -> (Head, Vec<Complaint>) {
     reader.finish()
 }
 
-/// The word for files that are checkpoints.
+/// Directive word of files that are checkpoints.
 const CHECKPOINT: &str = "#CHECKPOINT";
 
-/// Directive word of Slurm's plug-in. A line that goes on with `entrepot` is ours; others are for other programs.
+/// Directive word of Slurm's plug-in. A line that continues with `entrepot` is ours; other lines are for other
+/// programs.
 const BB_LUA: &str = "#BB_LUA";
 
 type Lines<'a, 'b> = &'a mut dyn Iterator<Item = (&'b [u8], u32)>;

@@ -1,7 +1,7 @@
 //! Splits a directive into words by a shell's quoting rules, and refuses everything that only a shell could do.
 //!
-//! The program gets the words as they are. A construct for a shell must be refused: taken literally it has another
-//! effect than the user meant, and a shell would open a way for injection.
+//! The program gets the words as they are. A construct for a shell is refused: taken literally it has another effect
+//! than the user meant, and a shell would permit injection.
 
 /// Longest directive, including its continued lines.
 pub const DIRECTIVE_BYTES_MAX: usize = 16 * 1024;

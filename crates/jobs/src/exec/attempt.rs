@@ -17,21 +17,19 @@ const KILL_AGAIN: Duration = Duration::from_millis(20);
 /// Longest wait for the end of output when all processes are gone.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Events of the supervisor.
 pub(super) enum Event {
     /// The daemon requests the end of the part.
     Cancel,
-    /// The command ended.
     Ended(Ending),
     /// No process of the attempt is left.
     AllGone,
 }
 
-/// Input of the supervisor: one channel for its whole life.
+/// Events for the supervisor, from the signal handler and from the threads of all attempts.
 pub(super) struct Ears {
     pub send: SyncSender<Event>,
     pub receive: Receiver<Event>,
-    /// A cancel came; no further command may start.
+    /// Whether a cancel was received; then no further command starts.
     pub cancelled: bool,
 }
 
@@ -109,7 +107,8 @@ fn ending(status: WaitStatus) -> Ending {
     }
 }
 
-/// Waits for the command's end; ends it at the deadline or on a cancel. The second value: no process of it is left.
+/// Waits for the end of the command, and ends it at the deadline or on a cancel. Returns also whether no process of it
+/// is left.
 fn wait(spec: &Spec, deadline: Instant, ears: &mut Ears) -> (Ending, bool) {
     match ears.receive.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         Ok(Event::Ended(ending)) => return (ending, false),
@@ -139,7 +138,7 @@ fn ours() -> Vec<i32> {
     process::descendants(Pid::as_raw(Some(rustix::process::getpid())))
 }
 
-/// Kills the remaining processes, again and again: the supervisor inherits children of killed ones.
+/// Kills the remaining processes repeatedly, since the supervisor inherits the children of killed ones.
 fn end_all(ears: &mut Ears) -> bool {
     let until = Instant::now() + KILL_WAIT_MAX;
     while Instant::now() < until {

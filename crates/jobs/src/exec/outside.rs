@@ -17,7 +17,6 @@ use std::sync::Arc;
 /// Time after the grace period until a supervisor is killed with its part.
 const PATIENCE_MS: u64 = 15_000;
 
-/// A running supervisor.
 pub(crate) struct Supervisor {
     /// Readable when it has ended.
     pub process: Arc<OwnedFd>,

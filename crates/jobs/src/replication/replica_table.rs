@@ -27,7 +27,7 @@ struct Known {
 }
 
 impl ReplicaTable {
-    /// Jobs of a snapshot that count and are new, or whose input was missing so far, with their inputs.
+    /// Waiting and running jobs of a snapshot that are new, or had no input so far, with the paths of their input.
     pub fn unknown(&self, picture: &Snapshot) -> Vec<(String, Vec<PathBuf>)> {
         let counts = |job: &&QueuedJob| match job.state {
             State::Running => true,

@@ -126,7 +126,7 @@ fn the_window_is_copied_and_removed_at_the_end_of_its_jobs() {
     assert_eq!((stats.dispatched, stats.at_risk), (1, 0), "its copy was complete when it was dispatched");
 }
 
-/// [S-070] Slurm shows a job as waiting for its turn before it asks for its data.
+/// [S-070] Slurm shows a job as waiting for its turn before it requests its data.
 #[test]
 fn input_that_comes_later_is_copied_too() {
     let copies = Memory::new(Strategy::All, Removal::JobEnd, &[]);

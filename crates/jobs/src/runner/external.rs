@@ -221,7 +221,7 @@ impl Waiting {
 }
 
 impl arrivals::WaitingJobs for Waiting {
-    /// Their scheduler chose the time already: they are due at the request.
+    /// No estimates: their scheduler has chosen the time, so they are due at the request.
     fn starts(&self) -> Option<BTreeMap<u64, Start>> {
         None
     }

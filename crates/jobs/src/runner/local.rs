@@ -18,9 +18,7 @@ use std::path::PathBuf;
 
 /// State that the runner's threads share.
 pub(super) type Core = backend::Core<Local>;
-/// All its jobs.
 pub(super) type JobTable = backend::JobTable<Local>;
-/// A job of the runner.
 pub(super) type Record = Job<RunnerJob>;
 
 /// Data of the runner that need no lock.
@@ -47,7 +45,6 @@ pub(super) struct RunnerJob {
     pub external: Option<External>,
 }
 
-/// Record of one part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PartRecord {
     pub kind: PartKind,

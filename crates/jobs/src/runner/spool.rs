@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 /// Largest environment of a job.
 const ENVIRONMENT_BYTES_MAX: usize = 256 * 1024;
 
-/// The directory of a job.
 pub(super) fn dir(config: &Config, id: JobId) -> PathBuf {
     config.jobs_dir.join(id.to_string())
 }

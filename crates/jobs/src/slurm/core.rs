@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 const TRANSFERS: &str = "slurm-transfer";
 
-/// Most restarts of a transfer. Each follows the end of a daemon, and more than a few are no accident. A guess.
+/// Most restarts of a transfer. Each follows an end of the daemon; after more of them the transfer itself is a likely
+/// cause. A guess.
 const BEGUN_ANEW_MAX: u32 = 3;
 
 /// Whether the transfer may be restarted once more.

@@ -303,6 +303,7 @@ pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId, ending: &
 pub(super) enum Retried {
     /// The retry is in progress.
     UnderWay,
-    /// Slurm holds the job and must release it; then it requests the data again. Its configuration, if not the usual.
+    /// Slurm holds the job. Once released, the job's hook requests the data again. The value is the path of Slurm's
+    /// configuration, if not the default.
     NeedsRelease(Option<PathBuf>),
 }

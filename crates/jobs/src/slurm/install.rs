@@ -76,7 +76,7 @@ pub enum InstallError {
     },
 }
 
-/// Plans an installation into `conf_dir` for one volume: looks at everything, changes nothing.
+/// Plans an installation into `conf_dir` for one volume, without any change.
 ///
 /// # Errors
 /// A file of that name that is not ours. With `keep_job_submit`, an existing `job_submit.lua` is left alone, and the

@@ -10,7 +10,7 @@ fn root(config: &Config) -> PathBuf {
     config.jobs_dir.join("slurm")
 }
 
-/// Makes the directory of all.
+/// Makes the parent directory of all jobs and transfers.
 pub(super) fn prepare(config: &Config) -> std::io::Result<()> {
     make_dir(&root(config))
 }
@@ -27,12 +27,11 @@ pub(super) fn base(config: &Config, job: JobId) -> std::io::Result<Spec> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// The job needs nothing more.
+/// Removes the common fields, with the environment, of a job whose staging is over.
 pub(super) fn forget_base(config: &Config, job: JobId) {
     let _ = std::fs::remove_dir_all(root(config).join(format!("job-{job}")));
 }
 
-/// The directory of a transfer.
 pub(super) fn dir(config: &Config, transfer: u64) -> PathBuf {
     root(config).join(transfer.to_string())
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// An estimate this close counts as now: it is what Slurm plans for a job that waits only for its data.
+/// An estimate this close counts as now. Slurm plans such a start for a job that waits only for its data.
 const NOW_MS: u64 = 2000;
 
 /// Handles a hook's request for a job's data. The stage-in begins when it is due.

@@ -23,11 +23,11 @@ pub struct Transfer {
     pub number: u64,
     /// Stage-in or stage-out.
     pub kind: PartKind,
-    /// The command as it stands in the script, and its line.
+    /// Words of the command, as in the script.
     pub argv: Vec<String>,
     /// Line in the script of the job that began it.
     pub line: u32,
-    /// Equal for transfers that do the same; none for those that cannot be shared.
+    /// Key, equal for transfers that do the same; `None` for transfers that cannot be shared.
     pub share: Option<String>,
     /// User that it runs as.
     pub owner: Caller,
@@ -46,8 +46,8 @@ pub struct Transfer {
     pub why: Option<(String, bool)>,
 }
 
-/// Lets a job have the transfer of its next command of that kind: one that does the same and has not failed, or a new
-/// one.
+/// Assigns a job the transfer of its next command of that kind: an existing one with the same key that has not failed,
+/// or a new one.
 pub(super) fn join(core: &Core, table: &mut JobTable, id: JobId, kind: PartKind) -> Result<(), String> {
     let Some(job) = table.jobs.get(&id) else { return Ok(()) };
     let Some(part) = job.plan.part(kind) else { return Ok(()) };

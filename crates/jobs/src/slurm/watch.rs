@@ -25,7 +25,7 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
 
 fn watch(weak: &Weak<Core>) {
     let (mut looked_at_all, mut looked_at_staging) = (Instant::now(), Instant::now());
-    // Jobs that were over at their last poll. A late hook has time until the next poll.
+    // Jobs that were over at their last poll. A delayed hook has time until the next poll.
     let mut over_before = BTreeSet::new();
     loop {
         let Some(core) = weak.upgrade() else { return };

@@ -1,4 +1,4 @@
-//! `entrepot-lab bench`: measures what lies below a volume.
+//! `entrepot-lab bench`: measures the devices below a volume.
 
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
@@ -71,7 +71,7 @@ struct Device {
     output: Output,
 }
 
-/// Something to measure: a name for the table, where it is, whether it is a target.
+/// A directory to measure: its name in the table, its path, and whether it is a target.
 struct Subject {
     name: String,
     dir: PathBuf,
@@ -86,7 +86,7 @@ impl Bench {
     }
 }
 
-/// The volume's file, as given.
+/// Loads the volume's file that the options name.
 fn config(args: &Device) -> Result<Config> {
     let Some(file) = &args.volume else {
         let cause = "targets are measured, and no volume is named";
@@ -203,7 +203,7 @@ fn as_json(subject: &Subject, report: &Report) -> serde_json::Value {
     })
 }
 
-/// The two sides of a burst buffer.
+/// Measures two devices as the sides of a burst buffer.
 fn pair(args: &Device, subjects: &[Subject], options: Options) -> Result<u8> {
     let named = |what: &String| subjects.iter().find(|subject| subject.name == *what);
     let (Some(fast), Some(slow)) = (args.what.first().and_then(named), args.what.get(1).and_then(named)) else {

@@ -112,8 +112,8 @@ impl EmulateDisk {
         if !self.in_background {
             log::to_stderr()?;
         }
-        // Before its threads are there, which take it over. Only root may; others' answers come later on a machine that
-        // is busy.
+        // Set before the threads are started, which inherit it. Only root may set it; without it answers are late on a
+        // busy machine.
         if let Err(error) = rustix::process::setpriority_process(None, PRIORITY) {
             tracing::debug!(%error, "no precedence over other processes");
         }
@@ -181,7 +181,7 @@ impl EmulateDisk {
         Ok(0)
     }
 
-    /// The words as the emulator takes them; wrong ones are refused before anything happens.
+    /// Converts the options for the emulator. Wrong ones are refused before any change.
     fn options(&self) -> Result<Options> {
         let size = |what, text: &str| size_bytes(what, text).map_err(|error| problem(&StartError::Setup(error)));
         let plain = [
@@ -223,7 +223,7 @@ impl EmulateDisk {
     }
 }
 
-/// The nice value that lets a device go before its waiting clients.
+/// Nice value of the device, ahead of its waiting clients.
 const PRIORITY: i32 = -20;
 const HELP: &str = "see `entrepot-lab emulate-disk --help`";
 

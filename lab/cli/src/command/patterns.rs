@@ -1,4 +1,4 @@
-//! `entrepot-lab patterns`: the classifier of access patterns: its training, and how often it is right.
+//! `entrepot-lab patterns`: trains and tests the classifier of access patterns.
 
 use crate::failure::Result;
 use crate::shown::{self, Output};
@@ -162,7 +162,8 @@ struct PatternCounts {
     windows: usize,
     agreed: usize,
     labels: BTreeMap<Label, usize>,
-    /// Requests that the hidden Markov model foretold, that one stride would have, and all.
+    /// Number of requests that the hidden Markov model predicted, that a constant stride would have predicted, and of
+    /// all.
     foretold: usize,
     strided: usize,
     requests: usize,
@@ -174,7 +175,7 @@ fn traces(args: &EvalArgs) -> Result<u8> {
         Problem::wrong(format!("there is no format `{}`", args.format))
             .try_this(format!("there are {}", Format::names()))
     })?;
-    // Darshan prints a file's writes before its reads.
+    // Sorted, since Darshan prints a file's writes before its reads.
     let options = Options { format: Some(format), sort: true, ..Options::default() };
     let mut found = PatternCounts::default();
     for path in &args.traces {
@@ -217,7 +218,7 @@ fn traces(args: &EvalArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// One client's requests of one file.
+/// Classifies the requests of one client to one file.
 fn look(network: &Network, requests: &[Request], found: &mut PatternCounts) {
     for window in requests.chunks(WINDOW) {
         let (Some(said), Some(thumb)) = (network.classify(window), RulesOfThumb.classify(window)) else { continue };

@@ -87,7 +87,6 @@ struct Row {
     figures: Vec<Judged>,
 }
 
-/// Commands of a run.
 #[derive(Debug, Serialize)]
 struct Commands {
     setup: description::Setup,

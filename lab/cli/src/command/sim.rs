@@ -104,7 +104,7 @@ fn remark(output: Output, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// An error in the form of the command line: the messages carry cause, consequence and next step in one sentence.
+/// Converts an error message, which has cause, consequence and next step in one sentence, to a [`Problem`].
 fn said(message: &str, wrong: bool) -> Problem {
     let (cause, rest) = message.split_once("; ").unwrap_or((message, "nothing was simulated"));
     let (so, next) = rest.split_once(". ").unwrap_or((rest, "see the `--help` of the command"));

@@ -255,7 +255,7 @@ fn failed(error: Error) -> Failure {
     Failure::Problem(problem(&error))
 }
 
-/// Why a trace is not read, for people.
+/// Converts an error of a trace to a [`Problem`].
 pub(super) fn problem(error: &Error) -> Problem {
     match error {
         Error::Malformed(m) => Problem::wrong(m.to_string())

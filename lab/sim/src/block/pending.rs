@@ -88,7 +88,6 @@ const AWAITED: usize = 0;
 const PREFETCHES: usize = 1;
 const WRITES: usize = 2;
 
-/// Returns the line of a request.
 fn line_of(io: &Io) -> usize {
     match (io.write, io.class) {
         (true, _) => WRITES,
@@ -145,7 +144,6 @@ impl Pending {
         self.lines[AWAITED].sorted.len()
     }
 
-    /// Returns the prefetch that begins at `sector`.
     pub(super) fn prefetch_at(&self, sector: u64) -> Option<Slot> {
         let next = self.lines[PREFETCHES].from(sector)?;
         (next.0 == sector).then_some(Slot(next.1))

@@ -58,7 +58,6 @@ pub(super) struct Write {
     pub(super) bytes: f64,
 }
 
-/// An application of the load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Application {
     pub(super) mtbf_s: f64,

@@ -160,8 +160,8 @@ pub struct Setup {
 pub const JAGUAR_MEMORY_TO_SCRATCH: f64 = 46.8 / 600.0;
 
 impl Default for Setup {
-    /// Published are: four stripes (90 % of ORNL's files), detection 25 s, source 34.41 MB/s (NFS), overheads of
-    /// about a second. Published as well are 2 GB per core of Jaguar and 300 snapshots. The rest are guesses.
+    /// Published values: four stripes (90 % of ORNL's files), detection 25 s, source 34.41 MB/s (NFS), overheads of
+    /// about a second, 2 GB per core of Jaguar, 300 snapshots. The others are guesses.
     fn default() -> Setup {
         Setup {
             io_nodes: 64,

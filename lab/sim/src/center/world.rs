@@ -48,21 +48,20 @@ struct Live {
     start: Time,
     end: Time,
     running: bool,
-    /// It will fail at missing input.
+    /// Whether it will fail at missing input.
     doomed: bool,
     ended: bool,
     first_dispatch: Option<Time>,
-    /// A failure made it wait or run longer, or restart.
+    /// Whether a failure made it wait or run longer, or restart.
     harmed: bool,
-    /// Its input was restored while it waited.
+    /// Whether its input was restored while it waited.
     patched: bool,
-    /// It was first dispatched without a complete copy.
+    /// Whether it was first dispatched without a complete copy.
     at_risk: bool,
     /// Index in the list of running jobs.
     place: u32,
 }
 
-/// Event of the simulation.
 #[derive(Clone, Copy, Debug)]
 enum EventKind {
     /// A run ends.

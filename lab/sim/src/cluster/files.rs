@@ -29,11 +29,11 @@ pub(super) enum Step {
     Looked,
     /// The writer has had the file open for its time.
     Closes,
-    /// The writer's mark is removed: it closed the file, was asked to leave, or must wait.
+    /// The writer's mark is removed: it closed the file, was requested to leave, or must wait.
     Closed,
     Left,
     Stepped,
-    /// It has waited for a claim and queried the stub.
+    /// A writer has waited for a claim and queried the stub.
     Waited(Claim),
     /// A claim of a node that is over was removed.
     Ended(Claim),
@@ -61,7 +61,7 @@ struct Task {
     loaded: u64,
     waits: u32,
     copied: Time,
-    /// Whether a writer has entered and was not asked to leave since.
+    /// Whether a writer has entered, and was not requested to leave since.
     writes: bool,
 }
 
@@ -174,7 +174,7 @@ impl World {
         self.push(at, Happens::Step(id, Step::Waited(claim)));
     }
 
-    /// Asks other nodes to leave a file.
+    /// Handles the request to leave a file, at the given nodes.
     pub fn rung(&mut self, file: usize, nodes: &[Node]) {
         for node in nodes {
             let Some(id) = self.files.writes.get(&(file, *node)).copied() else { continue };
@@ -298,7 +298,7 @@ impl World {
 
     fn closes(&mut self, id: TaskId, host: HostId) {
         let task = &self.files.tasks[&id];
-        // It was asked to leave in between; that request closes the file.
+        // A request to leave arrived in between and closes the file.
         if !task.writes {
             return;
         }

@@ -56,7 +56,7 @@ pub(super) enum Happens {
         file: usize,
         nodes: Vec<Node>,
     },
-    /// An operator gives an order.
+    /// An operator orders a change of a target.
     Orders,
     /// All nodes have received it.
     Ordered {
@@ -293,7 +293,7 @@ impl World {
         self.servers[server].take(now, Time(cost.0 * u64::from(calls))) + Time(way.0 * u64::from(calls))
     }
 
-    /// Asks nodes to leave a file; the notification goes to all nodes.
+    /// Requests nodes to leave a file; the notification goes to all nodes.
     pub fn ring(&mut self, file: usize, nodes: Vec<Node>) {
         let at = self.bell();
         self.push(at, Happens::Rung { file, nodes });

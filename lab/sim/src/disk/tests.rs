@@ -59,7 +59,7 @@ fn a_drive_that_reads_on_arrival_holds_what_lies_before() {
     };
     assert_eq!(back(&CHEETAH9LP), 0);
     assert!((20..40).contains(&back(&ATLAS10K)), "{} of 40", back(&ATLAS10K));
-    // Not where data wait to be written.
+    // Sectors with data that wait to be written are not read on arrival.
     let mut disk = Disk::new(&ATLAS10K);
     let mut now = Time::ZERO;
     for n in 0..40 {

@@ -54,7 +54,7 @@ impl Clock {
     pub(super) fn next(&mut self) -> u64 {
         let at = match self.arrivals {
             Arrivals::Constant => {
-                // Not a sum of gaps, so that errors do not accumulate.
+                // Computed from the count, not as a sum of gaps, so that errors do not accumulate.
                 let at = self.start_ns + self.count as f64 * 1e9 / self.rate_per_s;
                 self.count += 1;
                 at

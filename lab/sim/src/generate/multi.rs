@@ -59,7 +59,7 @@ struct Program {
     /// Pages of each file; the n-th is number `first_file + n` of the trace.
     files: Vec<u32>,
     first_file: u32,
-    /// Files read so far, or being read.
+    /// Number of files read so far, or being read.
     known: usize,
     scanning: usize,
     page: u32,

@@ -78,7 +78,7 @@ impl Iterator for Paced {
     fn next(&mut self) -> Option<Record> {
         let Reverse((time_ns, n)) = self.next.pop()?;
         if time_ns >= self.end_ns {
-            // This was the earliest one, so all others are later.
+            // The removed request was the earliest, so all others are beyond the end, too.
             self.next.clear();
             return None;
         }

@@ -13,7 +13,7 @@ enum Status {
     High,
 }
 
-/// LIRS with 1 % of the cache for HIR blocks, and as many numbers of blocks that left as the cache has blocks.
+/// LIRS with 1 % of the cache for HIR blocks, and ghosts for as many evicted blocks as the cache holds.
 pub struct Lirs {
     capacity: usize,
     low_max: usize,

@@ -45,7 +45,7 @@ impl WTinyLfu {
         }
     }
 
-    /// Lets the oldest block of the window into the main part, or evicts it.
+    /// Moves the oldest block of the window into the main part, or evicts it.
     fn leave_window(&mut self) {
         let Some(candidate) = self.queues.pop_back(WINDOW) else { return };
         if self.main() >= self.main_max {

@@ -1,4 +1,4 @@
-//! Generated workloads in words: `oltp`, `multi:scale=0.1`, `vod:streams=16,seconds=60`.
+//! Generated workloads from text: `oltp`, `multi:scale=0.1`, `vod:streams=16,seconds=60`.
 
 use crate::generate::{
     Arrivals, Mixed, MixedShape, Multi, MultiShape, Queries, Skew, Skewed, SkewedShape, WebServer, copies, downloads,
@@ -28,7 +28,8 @@ pub enum Workload {
     Queries(f64),
     /// Web-server-like requests, scaled.
     WebServer(f64),
-    /// The requests of another workload, joined to calls of at most so many; the share of pages that cross two blocks.
+    /// Requests of another workload, joined to calls: the maximum per call, and the share of pages that cross two
+    /// blocks.
     Joined(Box<Workload>, u64, f64),
 }
 

@@ -99,7 +99,7 @@ fn raid5(io: &Io, members: u64, unit_sectors: u64, split: &mut Split) {
         });
         return;
     }
-    // Stripe by stripe: a whole stripe is written with its parity; a partial one is read first.
+    // Each stripe is handled alone: a whole stripe is written with its parity, a partial one is read first.
     let mut any_partial = false;
     for_units(io.sector, io.count, stripe_sectors, |stripe, from, count| {
         let whole = count == stripe_sectors;

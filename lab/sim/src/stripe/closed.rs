@@ -16,7 +16,7 @@ pub struct Closed {
 }
 
 impl Setup {
-    /// Disks as the model has them, without phases.
+    /// Setup with the disks of the queueing model, without phases.
     pub fn of(parameters: Parameters, seed: u64) -> Setup {
         Setup {
             parameters,
@@ -59,7 +59,7 @@ mod tests {
         let best = all.iter().map(|of| of.1).fold(f64::INFINITY, f64::min);
         assert!(all[3].1 < best * 1.03, "{all:?}");
         assert!(all[0].1 > best * 1.3 && all[6].1 > best * 1.2, "{all:?}");
-        // More clients, narrower requests; and clients share the work.
+        // The best width falls with the number of clients, and more clients are faster.
         assert!(total_s(2, 8) < total_s(2, 2) && total_s(16, 2) < total_s(16, 6));
         assert!(total_s(1, 1) > 3.0 * total_s(4, 1));
     }

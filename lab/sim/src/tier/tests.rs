@@ -176,8 +176,8 @@ fn copies_under_writes_keep_their_accounts_and_are_made_when_clients_pause() {
     }
 }
 
-/// Four devices of one speed, one client, and objects of four blocks. Reads are of random whole blocks: a quarter
-/// begin an object. An eighth follow the previous read in their object and have a block behind them.
+/// Four devices of one speed, one client, and objects of four blocks. Reads are of random whole blocks. A quarter of
+/// them begin an object. An eighth follow the previous read in their object and have a block behind them.
 #[test]
 fn a_page_cache_reads_ahead_at_the_device_s_cost_and_answers_what_it_holds() {
     let device = DeviceCost::seconds_per_gb(1.0, 1.0);
@@ -227,7 +227,7 @@ fn a_request_waits_for_a_step_of_a_move_and_not_for_all_of_it() {
         of.mean_ms
     };
     let still = run(&setup, &Scheme::RoundRobin, &requests).mean_ms;
-    // A machine with default costs takes these disks for fast ones, so a segment is one step.
+    // With default costs the machine assumes faster disks, so it moves a segment in one step.
     let (whole, stepwise) = (moving(Costs::default()), moving(costs));
     assert!(whole > 1.25 * still, "{whole} and {still} ms");
     assert!(stepwise < 1.1 * still, "{stepwise} and {still} ms");

@@ -67,7 +67,7 @@ counted! {
         TooManyNames = "too many names",
         /// The file's own checksum or count differs.
         Checksum = "checksum differs",
-        /// Data before the header that they need.
+        /// Data without the header that must precede them.
         NoHeader = "no header before it",
     }
 }

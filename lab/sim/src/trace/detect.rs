@@ -1,4 +1,4 @@
-//! Detection of a file's format from its first bytes and the shape of its first lines; never a guess.
+//! Detection of a file's format from its first bytes and the shape of its first lines. An ambiguous file is an error.
 
 use super::bytes::Bytes;
 use super::fields::{Fields, Separated};

@@ -14,7 +14,7 @@ const LARGEST_BYTES: u64 = 64 << 20;
 /// Extents of the doubling part: 64 Ki, 64 Ki, 128 Ki, ... 32 Mi; they end at `LARGEST_BYTES`.
 const DOUBLING: u64 = (LARGEST_BYTES / FIRST_BYTES).ilog2() as u64 + 1;
 
-/// Maximum of extents; a trace with more is hostile.
+/// Maximum of extents, as a bound of memory.
 const EXTENTS_MAX: usize = 16 << 20;
 
 /// Assigns addresses on one device to files.

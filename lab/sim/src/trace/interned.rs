@@ -3,7 +3,7 @@
 use super::Reason;
 use std::collections::HashMap;
 
-/// Maximum of bytes of names; a trace with more is garbage.
+/// Maximum of bytes of names; more suggest a wrong format.
 const BYTES_MAX: usize = 256 << 20;
 
 /// Numbers assigned to names.

@@ -8,7 +8,7 @@ use super::{Accounting, Error, Passed, Reader, Reason, Record};
 /// Maximum length of a line in known formats, so that a file without line ends does not fill memory.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Number of bytes of a malformed line that are shown.
+/// Most bytes of a malformed line in an error message.
 const SEEN_BYTES_MAX: usize = 80;
 
 /// A parsed line.

@@ -31,7 +31,6 @@ const FLAGS_MAX: u8 = 7;
 const NO_TIMES: u16 = 1;
 const NO_TIMES_AT: usize = 14;
 
-/// Encodes the header.
 pub(super) fn header(block_bytes: u32, has_times: bool) -> [u8; HEADER_BYTES] {
     let mut h = [0; HEADER_BYTES];
     h[..8].copy_from_slice(MAGIC);
@@ -54,7 +53,6 @@ pub(super) fn has_times(head: &[u8]) -> bool {
     head.len() < HEADER_BYTES || u16_at(head, NO_TIMES_AT) != NO_TIMES
 }
 
-/// Encodes a record.
 pub(super) fn encode(record: &Record) -> [u8; RECORD_BYTES] {
     let mut r = [0; RECORD_BYTES];
     r[..8].copy_from_slice(&record.time_ns.to_le_bytes());
@@ -68,7 +66,6 @@ pub(super) fn encode(record: &Record) -> [u8; RECORD_BYTES] {
     r
 }
 
-/// Encodes the end mark.
 pub(super) fn end(records: u64, checksum: u32) -> [u8; RECORD_BYTES] {
     let mut r = [0; RECORD_BYTES];
     r[..8].copy_from_slice(&records.to_le_bytes());

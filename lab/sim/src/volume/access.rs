@@ -13,10 +13,11 @@ use policy::{FileId, Time, pattern};
 use std::cmp::Reverse;
 
 impl World<'_> {
-    /// The next request, if nothing else comes before it. They are in order and many, so they do not go through the queue.
+    /// Issues the next request unless an event is earlier; returns whether it did. Requests are many and in order, so
+    /// they bypass the event queue.
     pub(super) fn request(&mut self) -> bool {
         let Some(&request) = self.reads.get(self.next) else { return false };
-        // In a closed loop the next request comes with an answer.
+        // In a closed loop the next request is issued at the earliest answer.
         let now = self.clients.peek().map_or(request.at, |answered| answered.0).max(self.now);
         if self.events.next_at().is_some_and(|at| at <= now) {
             return false;
@@ -37,8 +38,8 @@ impl World<'_> {
         true
     }
 
-    /// An application reads or writes: when it is done, and the objects that took part. `None` if nothing of the file
-    /// can be read.
+    /// Performs a read or write of an application. Returns its end, and the number of objects that took part; `None` if
+    /// no mirror of the file is intact.
     pub(super) fn access(&mut self, id: FileId, offset: u64, len: u64, write: bool) -> Option<(Time, usize)> {
         let file = self.files.get(&id)?;
         let mut parts = std::mem::take(&mut self.parts);
@@ -95,7 +96,7 @@ impl World<'_> {
         }
     }
 
-    /// An application opens a file, or closes it.
+    /// Records an open (`one` = 1) or a close (-1) of a file.
     pub(super) fn used_by(&mut self, id: FileId, one: i32) {
         if let Some(file) = self.files.get_mut(&id) {
             file.users = file.users.saturating_add_signed(one);
@@ -103,7 +104,7 @@ impl World<'_> {
         }
     }
 
-    /// The mirror that a read goes to.
+    /// Returns the mirror for a read.
     fn chosen(&self, id: FileId, file: &File, offset: u64, len: u64) -> Option<usize> {
         let Some(chooser) = self.prefer.get(&id) else { return file.intact().next() };
         let cost = |mirror: usize| {

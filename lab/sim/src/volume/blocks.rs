@@ -1,13 +1,13 @@
-//! Requests for blocks, each a file of one segment: the load of the tiers' papers.
+//! Requests for blocks, each a file of one segment: the load of the papers on tiers.
 //!
 //! ```text
 //!   trace -> pieces of blocks -> the target of each -> its queue -> device    (the longest piece ends the request)
 //!                                     ^
-//!         where it lies, what a baseline says, or the page cache
+//!         its location, the choice of a baseline, or the page cache
 //! ```
-//! Requests come one after another from `depth` clients (closed), or at their times (open). A block is placed when it
-//! is first asked for, on the targets by turns that are weighted; what the trace reads before it writes it may have lain
-//! there before.
+//! Requests are issued by `depth` clients that wait for answers (closed), or at the times of the trace (open). A block
+//! is placed at its first request, on targets in weighted turns. Data that the trace reads before it writes them may be
+//! placed before the first request.
 
 mod baseline;
 mod lru;
@@ -42,24 +42,24 @@ use std::collections::BTreeMap;
 /// When requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// So many clients, each waiting for its answer and then thinking.
+    /// Clients that each wait for the answer, think, and send the next request.
     Closed {
         /// Number of clients.
         depth: usize,
         /// Time between an answer and the next request.
         think: Time,
     },
-    /// At the times of the trace, made faster by a factor.
+    /// At the times of the trace, divided by `speed`.
     Open {
-        /// Factor over the trace's pace.
+        /// Speed relative to the trace.
         speed: f64,
     },
 }
 
-/// How the requests are played.
+/// Parameters of the replay.
 #[derive(Clone, Debug)]
 pub struct Blocks {
-    /// Bytes of a block: as many as a segment that tiers move has.
+    /// Bytes of a block, which is a segment that tiers move.
     pub bytes: u64,
     /// When requests are issued.
     pub arrivals: Arrivals,
@@ -70,51 +70,49 @@ pub struct Blocks {
     /// Age of data that the trace reads before it writes them, at the first request; the devices were idle until then.
     /// Zero: each block is placed at its first request.
     pub before: Time,
-    /// How often each target takes a new block.
+    /// Share of the new blocks that each target gets.
     pub weights: Vec<f64>,
     /// Placement by a scheme other than the volume's machine.
     pub baseline: Option<Baseline>,
-    /// Page cache above the devices, if any.
+    /// Page cache between requests and devices, if any.
     pub page_cache: Option<PageCacheSetup>,
 }
 
-/// A request under way.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     since: Time,
-    /// Pieces that wait for the page cache, and one for those that are still to be issued.
+    /// Number of pieces that wait for the page cache, plus one while pieces are still to be issued.
     waiting: u32,
-    /// When its other pieces are served.
+    /// Time at which its other pieces are served.
     until: Time,
 }
 
-/// How far it is.
+/// State of a replay.
 #[derive(Debug)]
 pub(super) struct Playing<'a> {
     of: &'a Blocks,
     requests: &'a Requests,
     split: Split,
-    /// The file of each block: in the order in which they lie, so that neighbours are neighbours to the machine.
+    /// File of each block. Files are numbered by address, so that adjacent blocks are adjacent for the machine, too.
     files: Vec<FileId>,
-    /// The block of each file, in their order.
+    /// Block of each file, by number of the file.
     blocks: Vec<u32>,
     next: usize,
     under_way: BTreeMap<usize, UnderWay>,
-    /// Bytes of blocks that requests under way read or write: at hand for a move.
+    /// Bytes of each block that requests under way read or write: a move need not read them.
     at_hand: BTreeMap<FileId, u64>,
     says: Option<Says>,
     page_cache: Option<PageCache>,
     counts: Counts,
-    /// When the first request came.
     first: Time,
-    /// Until when the devices rest, and the request before which they rested last.
+    /// End of the current rest of the devices, and the request before which they rested last.
     rests_until: Time,
     rested: usize,
     end: Time,
 }
 
-/// Plays the requests on a volume, until the last is answered: nothing is measured after that, and a machine could go
-/// on for ever.
+/// Replays the requests on a volume until the last is answered. Nothing is measured after that, and a machine's timers
+/// could go on for ever.
 ///
 /// # Panics
 /// If a promise is broken.
@@ -122,7 +120,7 @@ pub fn play(setup: Setup, blocks: &Blocks, requests: &Requests) -> Played {
     play_with(setup, blocks, requests, false).0
 }
 
-/// The same, and what went into the machine of the tiers and came out.
+/// Replays as [`play`]; returns the events and actions of the tiers' machine as well.
 pub fn play_logged(setup: Setup, blocks: &Blocks, requests: &Requests) -> (Played, Vec<Logged>) {
     play_with(setup, blocks, requests, true)
 }
@@ -165,17 +163,17 @@ impl<'a> Playing<'a> {
         }
     }
 
-    /// Whether the last request is answered.
+    /// Returns whether the last request is answered.
     pub(super) fn is_over(&self) -> bool {
         self.next == self.requests.len() && self.under_way.is_empty()
     }
 
-    /// Bytes of a block that a request has at hand.
+    /// Returns the bytes of a block that a request under way reads or writes.
     pub(super) fn at_hand(&self, file: FileId) -> u64 {
         self.at_hand.get(&file).copied().unwrap_or(0)
     }
 
-    /// So many bytes were read or written for a move.
+    /// Counts bytes that were read or written for a move.
     pub(super) fn moved(&mut self, bytes: u64) {
         self.counts.moved_bytes += bytes;
     }
@@ -184,7 +182,7 @@ impl<'a> Playing<'a> {
         self.requests.locations()[self.blocks[file.0 as usize] as usize]
     }
 
-    /// When the next request may come, if the devices are to rest before it.
+    /// Returns the time of the next request if the devices rest before it.
     fn rests(&mut self, now: Time) -> Option<Time> {
         if let Some((every, rest)) = self.of.rest
             && now >= self.rests_until
@@ -217,7 +215,7 @@ impl World<'_> {
         self.playing.iter_mut().for_each(|playing| playing.first = of.before);
     }
 
-    /// A client issues the next request.
+    /// Issues the next request.
     pub(super) fn issue(&mut self) {
         let now = self.now;
         let Some(playing) = &mut self.playing else { return };
@@ -278,7 +276,7 @@ impl World<'_> {
         under_way.into_iter().for_each(|of| of.until = of.until.max(done));
     }
 
-    /// A target serves so many bytes; until when.
+    /// Serves a request on a target; returns the time of its end.
     fn serve_block(&mut self, target: TargetId, bytes: u64, write: bool) -> Time {
         let tier = usize::from(self.targets.of(target).tier);
         let done = self.targets.serve(self.now, target, bytes, write, 1);
@@ -288,7 +286,7 @@ impl World<'_> {
         done
     }
 
-    /// A request waits for one thing less; after the last it ends when its pieces are served.
+    /// Counts down what a request waits for. After the last one it is answered when its pieces are served.
     fn waits_no_longer(&mut self, request: usize) {
         let under_way = self.playing.as_mut().and_then(|playing| playing.under_way.get_mut(&request));
         let Some(of) = under_way else { return };
@@ -298,7 +296,6 @@ impl World<'_> {
         }
     }
 
-    /// The last piece of a request is served.
     pub(super) fn answered(&mut self, request: usize) {
         let now = self.now;
         let Some(playing) = &mut self.playing else { return };
@@ -315,7 +312,7 @@ impl World<'_> {
         }
     }
 
-    /// The file of a block, and the target that it lies on; a new one is placed.
+    /// Returns the file and the target of a block; places a new one.
     fn block(&mut self, at: u32) -> (FileId, TargetId) {
         let (bytes, fallback) = (self.setup.segment_bytes, TargetId(self.targets.all.len() as u16 - 1));
         let Some(playing) = &mut self.playing else { return (FileId(0), fallback) };
@@ -340,7 +337,7 @@ impl World<'_> {
         (id, target)
     }
 
-    /// A target of a tier, by the number of a block.
+    /// Returns the target of a tier that serves this block.
     fn target_of(&self, at: u32, tier: u8) -> TargetId {
         let of_tier = || self.targets.all.iter().enumerate().filter(|(_, target)| target.tier == tier);
         let nth = at as usize % of_tier().count().max(1);

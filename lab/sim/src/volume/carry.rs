@@ -23,7 +23,6 @@ const SOURCE_RATE: f64 = 200e6;
 pub(super) struct Carry {
     pub(super) change: Change,
     pub(super) edit: Edit,
-    /// The future mirror.
     pub(super) to: Mirror,
     /// New objects of the change.
     fresh: BTreeSet<ObjectId>,
@@ -40,7 +39,7 @@ pub(super) struct Carry {
     began: Time,
 }
 
-/// Edit of the layout at the end of a change.
+/// Edit of the layout that ends a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Edit {
     Push(Purpose),
@@ -63,7 +62,6 @@ impl Carry {
 }
 
 impl World<'_> {
-    /// Begins a change.
     pub(super) fn begin(&mut self, change: Change) {
         let purpose_of = |mirror: usize| Some(self.files.get(&change.file)?.mirrors.get(mirror)?.0);
         let purpose = match change.verb {
@@ -330,7 +328,6 @@ impl World<'_> {
         under_way.into_iter().for_each(|ticket| self.fail(ticket));
     }
 
-    /// Gives up a change.
     pub(super) fn fail(&mut self, ticket: Ticket) {
         if let Some(carry) = self.carries.remove(&ticket) {
             self.give_back(&carry.taken);

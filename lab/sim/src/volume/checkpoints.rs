@@ -64,7 +64,6 @@ pub(super) struct Held {
 }
 
 impl World<'_> {
-    /// Begins a checkpoint of an application.
     pub(super) fn begin_checkpoint(&mut self, app: u64, bytes: u64) {
         (self.numbers, self.begun) = (self.numbers + 2, self.begun + 1);
         let (request, file, now) = (self.begun, FileId(self.numbers), self.now);
@@ -156,7 +155,6 @@ impl World<'_> {
         self.has_written(of.app, of.file);
     }
 
-    /// Gives up a checkpoint.
     pub(super) fn give_up(&mut self, request: u64) {
         let Some(of) = self.writing.remove(&request) else { return };
         self.held.retain(|_, held| held.request != request);

@@ -8,7 +8,7 @@ use policy::volume::ownership::Mechanism;
 use policy::volume::{Change, Purpose, Verb};
 use std::collections::BTreeMap;
 
-/// Maximum of a file's changes undone by another mechanism. Once, since a file may change its owner.
+/// Most changes of a file that another mechanism may undo: one, since a file may change its owner.
 pub(super) const UNDONE_MAX: u32 = 1;
 
 /// The changed part of a file.

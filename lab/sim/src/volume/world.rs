@@ -58,8 +58,8 @@ pub(super) enum Happening {
 }
 
 impl Happening {
-    /// Whether it is more than a deadline of the machine, the end of a tier's use, or a step. Deadlines keep each other in
-    /// the queue, so an empty queue may never come; without changes under way, steps are those of changes given up.
+    /// Returns whether the event is load: no deadline, end of a tier's use, or step. The queue may never be empty,
+    /// since deadlines set further deadlines. Without changes under way, steps belong to changes that were given up.
     fn is_load(&self) -> bool {
         !matches!(self, Happening::Timer | Happening::Quiet(_) | Happening::Step(_))
     }
@@ -98,9 +98,9 @@ pub(super) struct World<'a> {
     pub(super) figures: Figures,
     pub(super) shared: Vec<FileId>,
     pub(super) reads: Cow<'a, [Request]>,
-    /// Index of the next one.
+    /// Index of the next request.
     pub(super) next: usize,
-    /// Times at which the clients of a closed loop have their answers.
+    /// Times of the answers to the clients of a closed loop.
     pub(super) clients: BinaryHeap<Reverse<Time>>,
     todo: Vec<Job>,
     timer: Option<Time>,

@@ -6,10 +6,8 @@ use crate::latency::Latencies;
 use policy::cache::{Request, RequestId};
 use policy::time::Time;
 
-/// State of a client.
 pub(super) struct Client<S> {
     source: S,
-    /// The next request.
     next: Option<Access>,
     /// Time of the last request, and its time in the trace.
     last: Option<(Time, Time)>,
@@ -51,7 +49,6 @@ impl<S> Client<S> {
         &self.source
     }
 
-    /// Number of requests under way.
     pub(super) fn outstanding(&self) -> usize {
         self.issued.len() - self.free.len()
     }

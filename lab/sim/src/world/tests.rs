@@ -77,8 +77,8 @@ fn a_client_with_a_pace_waits_for_answers_and_then_keeps_its_distance() {
     assert!((end_ms(&cut) - (11.03 + 15.0 + 11.03)).abs() < 1e-9);
 }
 
-/// A client's prefetch stays behind in the device's queue until the application requests it. The mark goes through
-/// the link and the level below, if that distinguishes prefetches from demands.
+/// A client's prefetch waits in the device's queue until the application requests it. The mark passes the link and the
+/// level below if that level distinguishes prefetches from demands.
 #[test]
 fn a_prefetch_that_an_application_comes_for_moves_up_through_two_levels() {
     let order = Precedence::new(precedence::Config { onward_max: 0, ..precedence::Config::default() });
@@ -158,7 +158,7 @@ fn a_world_without_a_lower_level_has_no_link() {
 
 #[test]
 fn a_world_that_has_fetched_more_often_than_16_bits_count_goes_on() {
-    // One place for fetches, used repeatedly: its level's numbers for them run through all bits of their counter.
+    // All fetches use one position of the table, and their number exceeds 16 bits.
     let trace: Vec<_> = (0..70_000).map(|n| read(n * 20, n % 3000, 1)).collect();
     let config = Config::two_levels(plain(8), plain(16));
     let storage = constant(5);

@@ -72,7 +72,7 @@ struct Applications {
     applications: Vec<Application>,
 }
 
-/// A span in seconds, and where it is known from.
+/// A span in seconds, with its origin.
 struct SourcedSpan {
     seconds: f64,
     from: String,
@@ -152,7 +152,7 @@ impl Advise {
     }
 }
 
-/// Where the time between failures of an application is known from.
+/// Origin of an application's time between failures.
 fn from(seen: &Application) -> String {
     match seen.mtbf_from {
         MtbfFrom::Learned => format!("measured: {}", shown::count(seen.restarts, "restart")),
@@ -162,7 +162,7 @@ fn from(seen: &Application) -> String {
 }
 
 fn span(seconds: f64) -> String {
-    // A rounded second would hide most of a short one.
+    // Short spans keep decimals, since rounding to seconds would distort them.
     match seconds {
         ..0.9995 => format!("{:.0} ms", seconds * 1000.0),
         ..59.95 => format!("{seconds:.1} s"),

@@ -46,7 +46,7 @@ impl Restart {
     }
 }
 
-/// A directory of the volume as this machine names it.
+/// Path of a directory of the volume below the mount point.
 fn in_mount(at: &Path, directory: &str) -> String {
     if directory.is_empty() { at.display().to_string() } else { at.join(directory).display().to_string() }
 }

@@ -64,12 +64,12 @@ impl Begin {
     }
 }
 
-/// A path without links, as far as it is there.
+/// Resolves the symbolic links of a path; a missing path only becomes absolute.
 fn full(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// A path as the volume names it.
+/// Path below the mount point `at`.
 fn inside(at: &Path, path: &Path) -> std::result::Result<String, Problem> {
     let full = full(path);
     let below = full.strip_prefix(at).ok().and_then(Path::to_str).map(str::to_owned);
@@ -194,7 +194,7 @@ fn buffer(b: &Burst) -> String {
     text
 }
 
-/// The buffer in two lines.
+/// Formats the state of the buffer in two lines.
 pub fn burst_line(b: &Burst) -> String {
     let speed = |rate: Option<u64>| rate.map_or("unlimited".into(), |rate| format!("{}/s", shown::bytes(rate)));
     let mut text = format!(

@@ -15,16 +15,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// How long a daemon and its endpoint are waited for.
+/// Timeout of answers of a daemon and its endpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The user whose rights are tried on the mount: the kernel's overflow user, `nobody` on most systems.
 const NOBODY: u32 = 65534;
 
-/// Names at the mount's root that are tried.
+/// Most names at the mount's root that are checked.
 const NAMES_MAX: usize = 100;
 
-/// A file that only the operator may read.
+/// Checks that only the operator may read a file.
 pub fn secret(key: &str, path: &Path) -> Vec<Finding> {
     let subject = format!("`{key}`");
     vec![match object::host::read_secret(path) {
@@ -36,7 +36,7 @@ pub fn secret(key: &str, path: &Path) -> Vec<Finding> {
     }]
 }
 
-/// The server of the state: whether it answers and keeps what it acknowledges, and its clock.
+/// Checks the server of the state: its answer, its durability settings, its clock.
 pub fn server(file: &Path) -> Vec<Finding> {
     let Ok(config) = Config::read(file) else { return Vec::new() };
     let StateStore::Redis(address) = &config.state_store else { return Vec::new() };
@@ -56,7 +56,7 @@ pub fn server(file: &Path) -> Vec<Finding> {
     vec![apart(before, time, SystemTime::now())]
 }
 
-/// Compares a clock that was read between two moments of ours.
+/// Compares the server's clock, which was read between two readings of the local clock.
 fn apart(before: SystemTime, theirs: SystemTime, after: SystemTime) -> Finding {
     let behind = before.duration_since(theirs).unwrap_or_default();
     let ahead = theirs.duration_since(after).unwrap_or_default();
@@ -69,7 +69,7 @@ fn apart(before: SystemTime, theirs: SystemTime, after: SystemTime) -> Finding {
     Finding::warning("state", what, why, "keep both by NTP (`timedatectl`, `chronyc tracking`)")
 }
 
-/// Whether the endpoint of a running daemon refuses requests without a token.
+/// Checks that the endpoint of a running daemon refuses requests without a token.
 pub fn endpoint(listen: SocketAddr, has_token: bool, has_certificate: bool, socket: &Path) -> Vec<Finding> {
     if UnixStream::connect(socket).is_err() {
         return Vec::new(); // no daemon serves it
@@ -118,14 +118,13 @@ fn status_without_token(listen: SocketAddr) -> std::io::Result<u16> {
     code.ok_or_else(|| std::io::Error::other("the program that answers does not use HTTP"))
 }
 
-/// Status of a daemon.
 pub fn status(socket: &Path) -> Result<Status, Problem> {
     let mut client = Client::connect(socket)?;
     client.set_patience(Some(PATIENCE))?;
     read(client.ask(&Request::Status {}, &mut |_| {})?)
 }
 
-/// The daemon, if one runs: whether it answers, is of this version, and has what it serves.
+/// Checks a running daemon: its answer, version, mount, state store and targets.
 pub fn daemon(socket: &Path) -> Vec<Finding> {
     if UnixStream::connect(socket).is_err() {
         return vec![Finding::ok("daemon", "no daemon that you may query runs for this volume")];
@@ -164,7 +163,7 @@ pub fn daemon(socket: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Whether users other than root can use the mount: lists its root and stats each name there with the rights of
+/// Checks that users other than root can use the mount: lists its root and stats each name there with the rights of
 /// [`NOBODY`].
 fn users(mount_point: &Path) -> Option<Finding> {
     if !rustix::process::geteuid().is_root() {

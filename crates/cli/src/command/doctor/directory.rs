@@ -6,11 +6,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Less free than this is a warning. A guess, and what file systems begin to be slow at.
+/// Least share of free space and inodes without a warning. A guess: fuller file systems become slow.
 const FREE_PERCENT_MIN: u64 = 5;
 /// Most names whose times are compared with the clock.
 const NAMES_MAX: usize = 1024;
-/// Clocks that are kept by NTP differ by less.
+/// Largest tolerated difference of clocks; NTP keeps them closer.
 pub const CLOCK_S_MAX: u64 = 2;
 /// `f_type` of tmpfs and ramfs, from the kernel's `magic.h`.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -72,7 +72,7 @@ fn part(name: &str, what: &str, free: u64, all: u64) -> Option<Finding> {
 
 fn read_only(name: &str, role: Role, flags: StatVfsMountFlags) -> Option<Finding> {
     let why = "files there are read, and no new ones are placed there";
-    // For the others `up` reports it.
+    // A read-only namespace or state is refused by `up`.
     (role == Role::Target && flags.contains(StatVfsMountFlags::RDONLY)).then(|| {
         Finding::warning(
             name,
@@ -90,18 +90,18 @@ fn in_memory(name: &str, kind: &StatFs) -> Option<Finding> {
     })
 }
 
-/// Names and bytes of all users lie behind these, so nobody else passes.
+/// Reports a directory that other users can enter: it holds names or bytes of all users.
 fn open_to_others(name: &str, role: Role, path: &Path) -> Option<Finding> {
     let (inner, forbidden) = match role {
         Role::Namespace => (path.join("tree"), None),
         Role::Target => (path.join("objects"), None),
-        // Others pass to the control socket of a mount that is for them, too.
+        // Users must reach the control socket, so execute permission is allowed.
         Role::State => (path.to_path_buf(), Some(0o066)),
     };
     let mode = |at: &Path| std::fs::metadata(at).ok().map(|about| about.permissions().mode() & 0o7777);
     let open = match forbidden {
         Some(forbidden) => mode(&inner)? & forbidden != 0,
-        // One of the two that is closed is enough.
+        // It suffices that one of the two is closed.
         None => mode(path)? & 0o077 != 0 && mode(&inner)? & 0o077 != 0,
     };
     let why = "other users could read or change files there, without the permission checks of the mount";
@@ -116,7 +116,7 @@ fn open_to_others(name: &str, role: Role, path: &Path) -> Option<Finding> {
     })
 }
 
-/// When something there changed last, as the file system's own clock has it.
+/// Latest change below the directory, by the clock of its file system.
 fn newest(role: Role, path: &Path) -> SystemTime {
     let below = match role {
         Role::Namespace => path.join("nodes"),
@@ -131,7 +131,7 @@ fn newest(role: Role, path: &Path) -> SystemTime {
     entries.chain([path.to_path_buf(), below.clone()]).filter_map(|at| changed(&at)).max().unwrap_or(UNIX_EPOCH)
 }
 
-/// A time in the future comes from another clock, or ours was set back.
+/// Reports a change in the future: the clocks differ, or the local one was set back.
 fn ahead(name: &str, newest: SystemTime, now: SystemTime) -> Option<Finding> {
     let by = newest.duration_since(now).ok()?.as_secs();
     let why = "ages of files, which `purge` and `find` use, are wrong by as much";

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
@@ -21,7 +21,7 @@ pub struct Finding {
     pub state: Weight,
     pub subject: String,
     pub what: String,
-    /// Why it matters; empty when it is well.
+    /// Consequence; empty without a problem.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// Remedy; empty without a problem.
@@ -64,7 +64,6 @@ impl Finding {
     }
 }
 
-/// Role of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     Namespace,
@@ -77,7 +76,7 @@ pub enum Role {
 pub enum Subject {
     /// This machine, whatever volume it has.
     Machine,
-    /// A volume that is mounted, of which the daemon knows the file.
+    /// A mounted volume; its daemon returns the path of the file.
     Mounted {
         socket: PathBuf,
     },
@@ -85,7 +84,7 @@ pub enum Subject {
     Volume {
         file: PathBuf,
     },
-    /// Everything that `up` checks before it starts.
+    /// Checks that `up` makes before its start.
     Refusals {
         file: PathBuf,
     },
@@ -99,7 +98,6 @@ pub enum Subject {
         key: String,
         path: PathBuf,
     },
-    /// The server of the state.
     Server {
         file: PathBuf,
     },
@@ -114,13 +112,13 @@ pub enum Subject {
     },
 }
 
-/// Result of a look.
+/// Result of the check of one subject.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CheckResult {
     pub findings: Vec<Finding>,
     /// Subjects to be checked next.
     pub further: Vec<Subject>,
-    /// The file system of a directory, as the kernel numbers it.
+    /// Device number of a target's file system.
     pub device: Option<u64>,
 }
 
@@ -131,7 +129,7 @@ impl From<Vec<Finding>> for CheckResult {
 }
 
 impl Subject {
-    /// Its name for people.
+    /// Name in findings.
     pub fn name(&self) -> String {
         match self {
             Subject::Machine => "machine".into(),
@@ -144,7 +142,7 @@ impl Subject {
         }
     }
 
-    /// Looks at it. May hang.
+    /// Checks the subject. May hang.
     pub fn look(&self) -> CheckResult {
         match self {
             Subject::Machine => machine::look().into(),

@@ -1,4 +1,4 @@
-//! Looks, each in a process of its own, with a deadline.
+//! Runs the checks, each in a separate process with a deadline.
 
 use super::finding::{CheckResult, Finding, Subject};
 use crate::failure::Result;
@@ -8,12 +8,12 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Timeout of one look. Longer than that of a server of the state.
+/// Timeout of one check; longer than the timeout of the state server within it.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Looks at a time.
+/// Most concurrent checks.
 const SIDE_BY_SIDE: usize = 32;
 
-/// Looks at all these, and at what they lead to.
+/// Checks the subjects, and all further ones that their results name.
 pub fn make(first: Vec<Subject>) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut devices: BTreeMap<u64, Vec<String>> = BTreeMap::new();
@@ -55,14 +55,14 @@ fn side_by_side(subjects: &[Subject]) -> Result<Vec<Option<CheckResult>>> {
         let word = serde_json::to_string(subject).map_err(std::io::Error::from)?;
         let mut command = Command::new(&program);
         command.args(["doctor", "--look", &word]).current_dir("/");
-        // A child that hangs must not hold the pipes of our caller.
+        // A hanging child must not keep the pipes of our caller open.
         children.push(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?);
     }
     let read = |child: &mut Child| {
         let out = child.stdout.take();
         move || {
             let mut text = String::new();
-            // A line, not all to its end: one with a thread that hangs does not end.
+            // Reads one line, not to the end of the stream: a child with a hanging thread does not end.
             BufReader::new(out?).read_line(&mut text).ok()?;
             serde_json::from_str(&text).ok()
         }
@@ -72,7 +72,7 @@ fn side_by_side(subjects: &[Subject]) -> Result<Vec<Option<CheckResult>>> {
     Ok(seen.into_iter().map(Option::flatten).collect())
 }
 
-/// Ends one that is late; one that hangs in a device ends when that answers.
+/// Kills a late child. A child that hangs in a device ends once the device answers.
 fn end(child: &mut Child) {
     if !matches!(child.try_wait(), Ok(Some(_))) {
         let _ = child.kill();

@@ -1,4 +1,4 @@
-//! The machine: its kernel, FUSE, and how much a process may have.
+//! Checks of the machine: kernel, FUSE, limits of a process.
 
 use super::finding::Finding;
 use rustix::fs::Access;
@@ -7,11 +7,11 @@ use rustix::process::{Resource, geteuid, getrlimit};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The kernel has `openat2`, by which paths of users are followed.
+/// First kernel with `openat2`, by which the daemon resolves paths of users.
 const KERNEL_MIN: (u32, u32) = (5, 6);
-/// The kernel serves files by itself.
+/// First kernel with FUSE passthrough.
 const KERNEL_WITH_PASSTHROUGH: (u32, u32) = (6, 9);
-/// Below this users share few open files: 5/8 are theirs. A guess.
+/// Least limit of open files without a warning; users share 5/8 of it. A guess.
 const FILES_MIN: u64 = 16_384;
 /// Threads of a daemon with a few targets. A guess.
 const THREADS_MIN: u64 = 256;
@@ -58,7 +58,7 @@ fn device() -> Finding {
     opened(access, std::fs::metadata(path).ok().map(|about| about.permissions().mode() & 0o7777))
 }
 
-/// The finding for a device of mode `mode`; `None`: there is no device.
+/// Finding for `/dev/fuse`, from the result of an access and the mode; `None`: there is no device.
 fn opened(access: Result<(), Errno>, mode: Option<u32>) -> Finding {
     let why = "nothing can be mounted";
     match (access, mode) {
@@ -78,7 +78,7 @@ fn opened(access: Result<(), Errno>, mode: Option<u32>) -> Finding {
     }
 }
 
-/// Program that mounts for an ordinary user.
+/// Checks the program that mounts for an ordinary user.
 fn helper() -> Finding {
     let why = "a user who is not root mounts by it";
     let Some(path) = program("fusermount3") else {
@@ -105,7 +105,7 @@ fn files() -> Finding {
     Finding::warning("open files", what, why, change)
 }
 
-/// How many more threads may be made here, by the user's limit and by those of the control groups.
+/// Checks how many threads may still be started, by the limits of the user and of the control groups.
 fn threads() -> Finding {
     let of_user = getrlimit(Resource::Nproc).current.filter(|_| !geteuid().is_root());
     let left = of_user.into_iter().chain(groups().filter_map(|group| left_in(&group))).min();
@@ -139,7 +139,7 @@ fn left_in(group: &Path) -> Option<u64> {
     Some(number("pids.max")?.saturating_sub(number("pids.current")?))
 }
 
-/// Where a program is, as a daemon of root would find it.
+/// Path of a program, from `PATH` and the directories of a root daemon.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all: Vec<_> = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).collect();

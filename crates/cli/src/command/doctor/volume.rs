@@ -1,4 +1,4 @@
-//! Content of a `volume.toml`, and the subjects it refers to.
+//! Reads a `volume.toml`, and derives further subjects from it.
 
 use super::finding::{CheckResult, Finding, Role, Subject};
 use super::machine::program;
@@ -6,7 +6,7 @@ use engine::volume::{Config, Problems, QueueName, StateStore};
 use node::control::{Client, socket_of};
 use std::path::Path;
 
-/// The file of a volume, which its daemon knows.
+/// Requests the path of the volume's file from the daemon.
 pub fn of_daemon(socket: &Path) -> CheckResult {
     let status = super::around::status(socket);
     if let Some(file) = status.as_ref().ok().and_then(|status| status.file.clone()) {
@@ -27,7 +27,6 @@ pub fn of_daemon(socket: &Path) -> CheckResult {
     vec![finding].into()
 }
 
-/// Reads the file.
 pub fn look(file: &Path) -> CheckResult {
     let config = match Config::read(file) {
         Ok(config) => config,
@@ -65,7 +64,7 @@ pub fn look(file: &Path) -> CheckResult {
     CheckResult { findings, further, device: None }
 }
 
-/// Problems that `up` would refuse.
+/// Problems for which `up` would refuse the volume.
 pub fn refusals(file: &Path) -> Vec<Finding> {
     match Config::load(file) {
         Ok(_) => vec![Finding::ok("volume.toml", "`up` would refuse none of its directories")],
@@ -81,7 +80,7 @@ fn refused(Problems(problems): &Problems) -> Vec<Finding> {
     problems.iter().map(finding).collect()
 }
 
-/// Programs that the volume calls.
+/// Checks the programs that the volume calls.
 fn programs(config: &Config) -> Vec<Finding> {
     let mut wanted = Vec::new();
     for target in &config.targets {

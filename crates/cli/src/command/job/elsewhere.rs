@@ -30,7 +30,7 @@ struct SubmittedTo {
     scheduler: Kind,
 }
 
-/// Submits the job and prints its number here, which the other commands take, in the requested format.
+/// Submits the job, and prints its Entrepot number in the requested format.
 pub fn submit(
     context: &Context,
     path: &Path,
@@ -101,11 +101,12 @@ pub fn submit(
     }
 }
 
-/// Set by Ctrl-C or SIGTERM: parts that were submitted are then cancelled. A second one ends the program at once.
+/// Returns a flag that Ctrl-C or SIGTERM sets: submitted parts are then cancelled. A second signal ends the program at
+/// once.
 fn interrupted() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // In this order: the first one finds the flag unset, sets it, and goes on.
+        // The order matters: at the first signal the flag is still unset, so the default action is skipped.
         signal_hook::flag::register_conditional_default(signal, flag.clone())?;
         signal_hook::flag::register(signal, flag.clone())?;
     }
@@ -121,7 +122,7 @@ struct JobToSubmit<'a> {
     interrupted: &'a AtomicBool,
 }
 
-/// One part after the other, each after the one before. On failure those that were submitted, and why.
+/// Submits the parts in order, each dependent on the one before. The error has the submitted parts and the cause.
 fn chain(
     scheduler: &dyn Scheduler,
     wanted: &JobToSubmit<'_>,
@@ -162,7 +163,7 @@ fn chain(
         }
     }
     let there = ids.into_iter().map(|(kind, id)| {
-        // Only the scheduler knows the paths of the parts' output; without an answer the log is searched later.
+        // The paths of the parts' output come from the scheduler; without an answer `log` requests them later.
         let look = scheduler.look(&id).unwrap_or_default();
         (kind, ExternalPart { id, out: look.out, err: look.err })
     });
@@ -178,7 +179,8 @@ fn text_of(part: &Part, registered: &Registered) -> std::result::Result<Vec<u8>,
     Ok(parts::script(part, registered.id, program, &registered.environment).into_bytes())
 }
 
-/// Runs a command of the scheduler with that standard input. Ctrl-C is not for it: what it submits must be known.
+/// Runs a command of the scheduler with that standard input. Its own process group shields it from Ctrl-C, so that its
+/// result is known.
 fn run(words: &[String], environment: &[(&str, &str)], input: impl AsRef<[u8]>) -> std::result::Result<String, String> {
     let shown = words.join(" ");
     let mut command = Command::new(&words[0]);
@@ -186,7 +188,7 @@ fn run(words: &[String], environment: &[(&str, &str)], input: impl AsRef<[u8]>) 
     command.envs(environment.iter().copied()).process_group(0);
     let mut child = command.spawn().map_err(|e| format!("{} cannot be run: {e}", words[0]))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A command that refuses its options does not read; its status reports that.
+        // A command that refuses its options does not read its input; its status reports the error.
         let _ = stdin.write_all(input.as_ref());
     }
     let done = child.wait_with_output().map_err(|e| format!("{shown}: {e}"))?;
@@ -197,12 +199,12 @@ fn run(words: &[String], environment: &[(&str, &str)], input: impl AsRef<[u8]>) 
     Err(format!("`{shown}` failed ({}): {said}", done.status))
 }
 
-/// Cancels what another scheduler has of a job, as the caller. Nothing for jobs of the built-in runner.
+/// Cancels the parts of a job in another scheduler, as the caller. No effect on jobs of the built-in runner.
 pub fn cancel(detail: &JobDetail) -> Result<()> {
     let Some(external) = &detail.external else { return Ok(()) };
     let ended = |kind: &PartKind| detail.parts.iter().any(|report| report.kind == *kind);
     let left = external.parts.iter().filter(|(kind, _)| !ended(kind));
-    // The last first, so that none starts because the one before it ended.
+    // In reverse order, so that no part starts because the one before it was cancelled.
     let ids: Vec<String> = left.rev().map(|(_, part)| part.id.clone()).collect();
     if ids.is_empty() {
         return Ok(());
@@ -212,7 +214,7 @@ pub fn cancel(detail: &JobDetail) -> Result<()> {
     })
 }
 
-/// Prints what a part wrote, read by the caller itself. Whether there is such a part elsewhere.
+/// Prints the output of a part, read with the caller's rights. Returns false if no other scheduler has the job.
 pub fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: bool) -> Result<bool> {
     let detail: JobDetail = read(context.ask("job.show", OneJob { id: JobId(id) })?)?;
     let Some(external) = &detail.external else { return Ok(false) };
@@ -244,7 +246,7 @@ pub fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: boo
                 out.write_all(&bytes)?;
                 out.flush()?;
             }
-            // Not begun; PBS delivers it at the end.
+            // The part has not begun, or PBS delivers the file at its end.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(Problem::failed(format!("{}: {e}", path.display())).into()),
         }
@@ -255,7 +257,7 @@ pub fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: boo
     }
 }
 
-/// A line about where the parts are.
+/// Formats the numbers of the parts in their scheduler on one line.
 pub fn line(detail: &JobDetail) -> String {
     let Some(external) = &detail.external else { return String::new() };
     let parts: Vec<String> = external.parts.iter().map(|(kind, part)| format!("{kind} {}", part.id)).collect();

@@ -1,10 +1,10 @@
-//! Jobs as people read them.
+//! Formats jobs as text.
 
 use crate::shown;
 use jobs::request::{Arrival, Early, JobDetail, JobState, JobSummary, Protected, Staging};
 use std::fmt::Write;
 
-/// One line about a job.
+/// Formats a job on one line.
 pub fn line(job: &JobSummary) -> String {
     let mut line = format!("job {} ({}) {}", job.id, job.name, job.state);
     if let Some(why) = &job.why {
@@ -24,7 +24,7 @@ pub fn after_cancel(job: &JobSummary) -> &'static str {
     }
 }
 
-/// A word about finished jobs that a list leaves out.
+/// Note about finished jobs that a list leaves out.
 pub fn not_shown(over: &[JobSummary]) -> Option<String> {
     let failed = over.iter().filter(|job| job.state == JobState::Failed).count();
     let jobs =
@@ -33,7 +33,7 @@ pub fn not_shown(over: &[JobSummary]) -> Option<String> {
     (!over.is_empty()).then(|| format!("{jobs} not shown{failed}: entrepot job list --all"))
 }
 
-/// Progress of the data that come or go now, in a few words.
+/// Progress of the running transfers, in a few words.
 pub fn staging(s: &Staging) -> String {
     let (done, total) = (shown::bytes(s.done_bytes), shown::bytes(s.total_bytes));
     let percent = s.done_bytes.saturating_mul(100).checked_div(s.total_bytes).unwrap_or(100);
@@ -48,7 +48,7 @@ fn doing(job: &JobSummary) -> String {
     }
 }
 
-/// Jobs as columns, with their hosts before the last one where they have some.
+/// Formats jobs as columns; a column of hosts precedes the last one if any job has a host.
 pub fn table(heads: &[&'static str], rows: impl Iterator<Item = (Option<String>, Vec<String>)>) -> String {
     let (mut heads, mut rows) = (heads.to_vec(), rows.collect::<Vec<_>>());
     if rows.iter().any(|(host, _)| host.is_some()) {
@@ -58,11 +58,11 @@ pub fn table(heads: &[&'static str], rows: impl Iterator<Item = (Option<String>,
     shown::table(&heads, rows.into_iter().map(|(_, cells)| cells).collect())
 }
 
-/// The list of jobs as columns.
+/// Formats a list of jobs as columns.
 pub fn list(all: &[JobSummary]) -> String {
     let row = |j: &JobSummary| {
         let why = j.why.clone().unwrap_or_else(|| doing(j));
-        // One job, one line.
+        // A cause with line breaks is joined to one line.
         let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
         let cells = [
             j.id.to_string(),
@@ -78,7 +78,7 @@ pub fn list(all: &[JobSummary]) -> String {
     table(&["job", "name", "user", "state", "cores", "walltime", "detail"], all.iter().map(row))
 }
 
-/// All about one job.
+/// Formats all details of a job.
 pub fn detail(d: &JobDetail) -> String {
     let mut text = line(&d.summary) + "\n";
     let s = &d.summary;
@@ -139,7 +139,7 @@ pub fn detail(d: &JobDetail) -> String {
     text
 }
 
-/// How a result left while the script ran, in one line.
+/// Formats an early result on one line.
 pub fn left_early(e: &Early) -> String {
     let (at, path, seconds) = (shown::moment_ms(e.at_ms), e.path.display(), e.lasted_ms as f64 / 1000.0);
     match &e.failed {
@@ -148,12 +148,12 @@ pub fn left_early(e: &Early) -> String {
     }
 }
 
-/// How a job's data come, in one line.
+/// Formats the progress of a job's stage-in on one line.
 pub fn coming(a: &Arrival) -> String {
     let (bytes, rate) = (shown::bytes(a.bytes), shown::bytes(a.rate));
     let held = a.limited_by.as_ref().map_or(String::new(), |by| format!(", held to that by {by}"));
     match a.bytes {
-        // All of them are there already.
+        // No bytes are to be fetched.
         0 => format!("from {}: {}", a.source, a.standing),
         _ => format!("{bytes} from {} at about {rate}/s{held}: {}", a.source, a.standing),
     }

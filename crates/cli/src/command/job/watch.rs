@@ -1,5 +1,4 @@
-//! `entrepot job watch`: a job as it goes on, with a bar for each transfer on a terminal, and a line for each change
-//! elsewhere.
+//! `entrepot job watch`: follows a job, with a bar for each transfer on a terminal, else with a line for each change.
 
 use super::show;
 use crate::connect::Context;
@@ -48,7 +47,7 @@ pub fn follow(context: &Context, request: &str, of: impl Serialize, output: Outp
 pub fn wait(context: &Context, id: u64) -> Result<JobSummary> {
     let mut lines = Lines { on_stderr: true, ..Lines::default() };
     let mut tell = |value: Value| {
-        // If the lines cannot be written any more, it waits all the same.
+        // The wait goes on even if the output is closed.
         let _ = serde_json::from_value(value).map(|watched| lines.tell(&watched));
     };
     let answer = context.connect()?.request("job.watch", OneJob { id: JobId(id) }, &mut tell)?;
@@ -65,15 +64,15 @@ fn last(context: &Context) -> Result<u64> {
     })
 }
 
-/// Where a job is shown as it goes on.
+/// Output format of a watched job.
 trait Shown {
-    /// It may be the same as before.
+    /// Shows the present state, which may be unchanged.
     fn tell(&mut self, watched: &Watched) -> std::io::Result<()>;
-    /// It is over.
+    /// Shows the final state.
     fn end(&mut self, watched: &Watched) -> std::io::Result<()>;
 }
 
-/// An object on a line for each change.
+/// Prints a JSON object on a line for each change.
 #[derive(Default)]
 struct Json {
     last: Option<Watched>,
@@ -103,7 +102,7 @@ struct Lines {
 impl Shown for Lines {
     fn tell(&mut self, watched: &Watched) -> std::io::Result<()> {
         let mut line = standing(watched);
-        // A new estimate of the remaining time alone is no news.
+        // A new estimate of the remaining time alone prints no line.
         let mut news: String = match watched.arrival {
             Some(_) => line.chars().filter(|c| !c.is_ascii_digit()).collect(),
             None => line.clone(),
@@ -126,7 +125,7 @@ impl Shown for Lines {
     }
 }
 
-/// Where a job stands and what it waits for, on one line.
+/// Formats the state of a job, with its cause of waiting, on one line.
 fn standing(watched: &Watched) -> String {
     let mut line = show::line(&watched.summary);
     if let Some(arrival) = &watched.arrival {
@@ -144,14 +143,14 @@ fn held(one: &Transfer) -> String {
     limit.map_or(String::new(), |(rate, by)| format!(", held to {}/s by {by}", shown::bytes(*rate)))
 }
 
-/// A line about the job, and a bar for each transfer.
+/// Shows a line about the job, and a bar for each transfer.
 struct Bars {
     all: MultiProgress,
     job: ProgressBar,
     transfers: BTreeMap<PathBuf, ProgressBar>,
 }
 
-/// More bars than these are not shown.
+/// Most bars shown at once.
 const BARS_MAX: usize = 20;
 
 impl Bars {

@@ -1,4 +1,4 @@
-//! Quotas as a table, and in a sentence what is wrong with one.
+//! Formats quotas as a table, with notes about exceeded ones.
 
 use crate::answer;
 use crate::failure::Result;
@@ -10,7 +10,7 @@ use node::control::answers::{Quota, Quotas, Usage, UsageState, read};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Writes them; `none` where there is none.
+/// Prints the quotas; `none` is the text without any.
 pub fn show(answer: Value, output: Output, none: &str) -> Result<()> {
     let mut answer: Quotas = read(answer)?;
     let mut names = Names::default();

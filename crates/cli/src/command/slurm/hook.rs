@@ -1,7 +1,6 @@
 //! Commands of Slurm's plug-in: one step of one job, requested from the daemon until it is done or has failed.
 //!
-//! The answer is for people too: Slurm shows it to the user, at `sbatch` and in `squeue`. The daemon may restart
-//! during the step.
+//! Slurm shows the printed text to the user, at `sbatch` and in `squeue`. The daemon may restart during the step.
 
 use crate::command::job;
 use crate::connect::Context;
@@ -26,28 +25,27 @@ pub struct Hook {
 
 #[derive(Debug, Subcommand)]
 enum Step {
-    /// A script was submitted: are its directives good?
+    /// Checks the directives of a submitted script.
     Process { script: PathBuf },
-    /// Names a job.
+    /// Hands a job over.
     Setup { job: u64, uid: u32, gid: u32, script: PathBuf },
-    /// Brings its data.
+    /// Stages its data in.
     DataIn { job: u64 },
-    /// The variables that its script finds its directories by.
+    /// Prints the variables that name its directories.
     Variables { job: u64 },
-    /// Looks whether its data are there, just before it starts.
+    /// Checks its data just before its start.
     PreRun { job: u64 },
-    /// Takes its results home.
+    /// Stages its results out.
     DataOut { job: u64 },
-    /// Slurm is done with it.
+    /// Reports the end of the job in Slurm.
     Teardown { job: u64 },
-    /// A user submits a data part of a job that another scheduler runs: does the daemon expect it?
+    /// Checks whether the daemon expects a data part that a user submits.
     Part { uid: u32, job: u64, kind: super::Part },
-    /// For `scontrol show bbstat`; its words are not looked at.
+    /// Prints the jobs for `scontrol show bbstat`; the words are ignored.
     Status { words: Vec<String> },
 }
 
-/// How long a daemon that does not answer is waited for: it may be restarting. Slurm's own limit for these steps is
-/// longer.
+/// Time limit for a daemon without an answer: it may be restarting. Slurm's own limit of these steps is longer.
 const DAEMON_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Shortest and longest pause between two requests.
 const ASK_FIRST: Duration = Duration::from_millis(100);
@@ -65,7 +63,7 @@ impl Hook {
             Step::Teardown { job } => {
                 ask(context, "slurm.teardown", &OneJob { job: JobId(job) }).map(|_| String::new())
             }
-            // Slurm waits for this one: an answer now, or a refusal.
+            // Slurm blocks during this step, so it is requested once, without retries.
             Step::Part { uid, job, kind } => {
                 once(context, "slurm.part", &OnePart { uid, job: JobId(job), kind: kind.into() })
                     .map(|_| String::new())
@@ -97,7 +95,7 @@ fn process(script: &Path) -> std::result::Result<String, String> {
 
 fn set_up(context: &Context, job: u64, uid: u32, gid: u32, script: &Path) -> std::result::Result<String, String> {
     let text = std::fs::read(script).map_err(|e| format!("entrepot: {}: {e}", script.display()))?;
-    // Slurm keeps it beside the script. Without it a job lacks credentials from its environment, and nothing else.
+    // Slurm keeps the file beside the script. Without it a job only lacks credentials from its environment.
     let environment = std::fs::read(script.with_file_name("environment")).unwrap_or_default();
     let conf = std::env::var_os("SLURM_CONF").map(PathBuf::from).filter(|path| path.is_absolute());
     let environment = read_environment(&environment);
@@ -105,7 +103,7 @@ fn set_up(context: &Context, job: u64, uid: u32, gid: u32, script: &Path) -> std
     ask(context, "slurm.setup", &asked).map(|_| String::new())
 }
 
-/// Repeats the request until the step is over. The work is the daemon's: if this process is killed, nothing is lost.
+/// Repeats the request until the step is over. The daemon does the work, so a kill of this process loses nothing.
 fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result<String, String> {
     let mut wait = ASK_FIRST;
     loop {
@@ -121,7 +119,7 @@ fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result
     }
 }
 
-/// Slurm waits for this one, too.
+/// Requested once, without retries, since Slurm blocks during this step.
 fn variables(context: &Context, job: u64) -> std::result::Result<String, String> {
     let answer = once(context, "slurm.variables", &OneJob { job: JobId(job) }).map_err(|p| p.cause)?;
     let variables: Vec<(String, String)> = serde_json::from_value(answer).map_err(|e| format!("entrepot: {e}"))?;
@@ -139,7 +137,7 @@ fn ask(context: &Context, command: &str, args: &impl Serialize) -> std::result::
     loop {
         match once(context, command, args) {
             Ok(answer) => return Ok(answer),
-            // It may be restarting, or serving as many as it can.
+            // The daemon may be restarting, or has no free connection.
             Err(p) if matches!(p.exit_code, exit::NO_DAEMON | exit::BUSY) && Instant::now() < until => {
                 std::thread::sleep(ASK_LAST);
             }

@@ -1,4 +1,5 @@
-//! `entrepot slurm install`: our files into Slurm's configuration, and what the administrator adds to it.
+//! `entrepot slurm install`: writes Entrepot's files into Slurm's configuration, and prints the lines that the
+//! administrator adds.
 
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
@@ -51,7 +52,7 @@ impl Install {
                 Problem::wrong("the volume that jobs stage into is not given").try_this("give --volume VOLUME.TOML"),
             ));
         };
-        // By the name that was given: the administrator may link another file there.
+        // The given path is used, not the resolved one: the administrator may point the link at another file.
         let toml = toml.canonicalize().and_then(|_| std::path::absolute(&toml)).map_err(|e| {
             refuse(Problem::not_found(format!("{}: {e}", toml.display())).try_this("give --volume VOLUME.TOML"))
         })?;
@@ -100,7 +101,7 @@ fn hook_user(conf: &str, volume: &Path) -> Option<String> {
     })
 }
 
-/// Says what the administrator adds to a file of theirs.
+/// Prints the lines that the administrator adds to a file.
 fn wanted_of<'a>(file: &Path, lines: impl Iterator<Item = &'a String>) -> Result<()> {
     let lines: String = lines.map(|line| format!("    {line}\n")).collect();
     if !lines.is_empty() {

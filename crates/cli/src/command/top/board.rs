@@ -7,7 +7,6 @@ use clap::ValueEnum;
 use std::collections::BTreeMap;
 use terminal::screen::Key;
 
-/// View of the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum View {
     /// Users that send requests.
@@ -34,7 +33,7 @@ pub enum Sort {
 }
 
 impl View {
-    /// All, by their keys.
+    /// All views, in the order of their keys.
     pub const ALL: [View; 4] = [View::Users, View::Jobs, View::Files, View::Targets];
 
     /// Orders that the view supports.
@@ -66,18 +65,17 @@ impl Sort {
     }
 }
 
-/// Consequence of a key.
+/// Effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It goes on.
+    /// The display goes on.
     Goes,
-    /// The daemon is to be queried at once.
+    /// The daemon is queried at once.
     Asks,
     /// The program ends.
     Ends,
 }
 
-/// State of the display.
 pub struct Board {
     pub view: View,
     pub sort: Sort,
@@ -97,7 +95,8 @@ impl Board {
         Board { view, sort, is_reversed: false, above: 0, note, before: None, now, names: BTreeMap::new() }
     }
 
-    /// Takes a new moment of the daemon. After a restart of the daemon counters start from zero.
+    /// Replaces the present moment. After a restart of the daemon there is no earlier moment to compare with, since
+    /// counters start from zero.
     pub fn now_is(&mut self, moment: Moment) {
         let before = std::mem::replace(&mut self.now, moment);
         self.before = Some(before).filter(|before| before.top.uptime_ns < self.now.top.uptime_ns);
@@ -163,7 +162,7 @@ impl Board {
         if view == View::Jobs && self.now.jobs.is_none() { Next::Asks } else { Next::Goes }
     }
 
-    /// The name of a user, or their number as long as the name is not known.
+    /// The name of a user, or the number until the name is looked up.
     pub fn name_of(&self, uid: u32) -> String {
         self.names.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
     }

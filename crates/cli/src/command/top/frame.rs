@@ -9,17 +9,17 @@ use terminal::screen::{Line, Size};
 /// Lines that are no rows: three above, the heading, and the keys.
 const OTHER_LINES: usize = 5;
 
-/// Columns that a path gets at least. A guess: most names of files fit.
+/// Least width of the column of paths. A guess: most names of files fit.
 const PATH_COLUMNS_MIN: usize = 16;
 
 const KEYS: &str = "1 users  2 jobs  3 files  4 targets   s sort  r reverse  q quit";
 
-/// So many rows fit on a screen.
+/// Number of rows that fit on a screen.
 pub fn rows_in(size: Size) -> usize {
     size.rows.saturating_sub(OTHER_LINES)
 }
 
-/// All of it, for a screen of that size.
+/// Formats the frame for a screen of that size.
 pub fn lines(board: &Board, size: Size) -> Vec<Line> {
     let (heading, table) = table(board, Some(size.columns));
     let room = rows_in(size);
@@ -39,7 +39,7 @@ pub fn lines(board: &Board, size: Size) -> Vec<Line> {
     all
 }
 
-/// All of it, for a file.
+/// Formats the frame for a file.
 pub fn text(board: &Board) -> String {
     let (heading, rows) = table(board, None);
     let lines = head(board).into_iter().chain([heading]).chain(rows);
@@ -84,13 +84,14 @@ fn widths(columns: &[Column], rows: &[Row]) -> Vec<usize> {
     columns.iter().enumerate().map(|(at, (heading, _))| width(heading).max(widest(at))).collect()
 }
 
-/// Columns of a screen that are left for the last column of a table.
+/// Width that a screen leaves for the last column of a table.
 fn room_for_last(screen: usize, columns: &[Column], rows: &[Row]) -> usize {
     let before: usize = widths(columns, rows).iter().rev().skip(1).map(|width| width + 2).sum();
     screen.saturating_sub(before)
 }
 
-/// Keeps the ends of paths on a screen of that width. The layouts go first, if there is no room.
+/// Shortens paths to their ends for a screen of that width. If it is too narrow, the column of layouts is removed
+/// first.
 fn fit_paths(screen: usize, columns: &mut Vec<Column>, rows: &mut [Row]) {
     let room = room_for_last(screen, columns, rows);
     if room < PATH_COLUMNS_MIN && columns.len() > 2 {
@@ -104,7 +105,8 @@ fn fit_paths(screen: usize, columns: &mut Vec<Column>, rows: &mut [Row]) {
     }
 }
 
-/// The heading and the rows, each column as wide as its widest cell; for a screen of that width, or for a file.
+/// Formats the heading and the rows, each column as wide as its widest cell. `screen` is the width of a screen; `None`
+/// for a file.
 fn table(board: &Board, screen: Option<usize>) -> (String, Vec<String>) {
     let (mut columns, mut rows) = rows(board);
     if let (View::Files, Some(screen)) = (board.view, screen) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Timeout of the daemon's answers.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The daemon, over one connection as long as that holds.
+/// Client of the daemon, which keeps its connection until an error.
 pub struct Daemon {
     socket: PathBuf,
     client: Option<Client>,
@@ -42,14 +42,14 @@ pub struct Job {
     pub scheduler: Option<String>,
     pub state: String,
     pub detail: String,
-    /// Bytes that are staged, of how many, and the seconds that the rest takes, where that goes on now.
+    /// Bytes staged so far, their total, and the seconds left; `None` without a running transfer.
     pub staged_bytes: Option<u64>,
     pub staging_bytes: Option<u64>,
     pub left_s: Option<u64>,
 }
 
 impl Moment {
-    /// Prints on standard error which hosts are missing.
+    /// Prints the note on standard error.
     pub fn warn(&self) {
         if let Some(note) = self.note() {
             eprintln!("note: {note}");

@@ -1,4 +1,4 @@
-//! Rows of a table: what each user, job, file or target did between two moments.
+//! Rows of a table: counts of each user, job, file or target between two moments.
 
 use super::board::{Board, Sort, View};
 use super::moment::{Job, Moment};
@@ -35,7 +35,7 @@ impl Count {
         self.read_bytes + self.written_bytes
     }
 
-    /// Mean time, for comparing: nothing comes after everything.
+    /// Mean time as a sort key. Without timed operations it is -1, which sorts last.
     fn latency_ns(self) -> f64 {
         if self.timed == 0 { -1.0 } else { self.total_ns as f64 / self.timed as f64 }
     }
@@ -44,8 +44,8 @@ impl Count {
         mean_span(self.total_ns, self.timed)
     }
 
-    /// Difference to an earlier count. Counters that went down were reset, as those of a file that was closed and
-    /// opened.
+    /// Difference to an earlier count. Counters that decreased were reset (a file that was closed and opened again), so
+    /// they count whole.
     pub fn since(self, before: Count) -> Count {
         let less = |f: fn(Count) -> u64| f(self).checked_sub(f(before));
         let all = (
@@ -81,7 +81,7 @@ impl From<&TargetCounts> for Count {
     }
 }
 
-/// Span of a number, or all the time.
+/// Seconds that a number covers; `None`: all the time.
 #[derive(Clone, Copy)]
 pub struct Over(pub Option<f64>);
 
@@ -158,7 +158,7 @@ fn users(board: &Board) -> (Vec<Column>, Vec<Row>) {
     ([vec![text("user")], over.headings().to_vec()].concat(), board.now().top.users.iter().map(row).collect())
 }
 
-/// Earlier count of a key: zero if it was not there.
+/// Earlier count of a key; zero if there is none.
 fn at<K: Eq + Hash>(before: Option<&HashMap<K, Count>>, key: &K) -> Count {
     before.and_then(|before| before.get(key)).copied().unwrap_or_default()
 }
@@ -171,7 +171,7 @@ fn files(board: &Board) -> (Vec<Column>, Vec<Row>) {
         let now = Count::from(file);
         let count = match before.as_ref().is_some_and(|before| before.contains_key(&file.inode)) || were_all {
             true => now.since(at(before.as_ref(), &file.inode)),
-            // It was open, and among those that were left out: how much came since is not known yet.
+            // The file may have been open but not in the earlier list, so its difference is unknown.
             false => Count::default(),
         };
         let name = file.path.clone().unwrap_or_else(|| "(without a name)".into());
@@ -215,7 +215,7 @@ fn jobs(board: &Board) -> (Vec<Column>, Vec<Row>) {
         let count = match (known, over.0) {
             (Some(before), _) => staged(job).since(*before),
             (None, None) => staged(job),
-            // Bytes moved before the first look are no rate.
+            // The transfer began before the earlier moment, or after it: its difference is unknown.
             (None, Some(_)) => Count::default(),
         };
         let far = |n: Option<u64>| n.map_or("-".into(), bytes);

@@ -1,7 +1,7 @@
 //! Decides which due stage-ins begin, wait or are given up, by the free space.
 //!
 //! ```text
-//!   promises (taken first) --> look at the space --> decide --> other nodes know --> carry
+//!   promises (taken first) --> measure the space --> decide --> publish --> carry
 //! ```
 //! Between `decide` and `carry` no lock is held: jobs may change state or disappear.
 
@@ -31,7 +31,7 @@ impl Decided {
         self.ledger.promised()
     }
 
-    /// Whether some of the promises are new.
+    /// Whether the decision makes new promises.
     pub fn grants(&self) -> bool {
         self.answers.iter().any(|(_, bytes, answer)| *answer == Answer::Granted && *bytes > 0)
     }

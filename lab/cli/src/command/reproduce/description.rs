@@ -62,10 +62,10 @@ pub(super) struct Descriptions {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Setup {
-    /// The paper's, as far as it is known.
+    /// The published one, as far as it is known.
     #[default]
     Published,
-    /// Today's devices, or a parameter of ours.
+    /// Present devices, or parameters of our own.
     Modern,
 }
 
@@ -93,7 +93,7 @@ enum Words {
     One(Word),
 }
 
-/// A word of a command, with a name if it has one.
+/// A value of an axis or a fixed word. A named value has a name in labels and another text in the command.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Word {
@@ -152,7 +152,7 @@ pub(super) struct Figure {
     /// Published numbers, in the order of the axes' values.
     #[serde(default)]
     published: Option<Numbers>,
-    /// The paper's words, if it has no number.
+    /// Published result in words, if the paper has no number.
     #[serde(default)]
     pub words: String,
     /// Criterion that must hold for `reproduced`.
@@ -164,12 +164,12 @@ pub(super) struct Figure {
     /// Whether the figure counts for the verdict of the experiment.
     #[serde(default = "yes")]
     pub decides: bool,
-    /// Smaller scales say nothing about this figure.
+    /// Whether the figure needs the full scale.
     #[serde(default)]
     pub full_only: bool,
 }
 
-/// A guess: a quarter off is what two simulators of the same disk differ by.
+/// A guess: two simulators of the same disk differ by a quarter.
 fn quarter() -> f64 {
     0.25
 }

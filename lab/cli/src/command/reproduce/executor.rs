@@ -1,7 +1,7 @@
-//! The executor: cases of all simulators on several threads, kept one by one, and taken from there the next time.
+//! Runs the cases of all simulators on several threads. Each result is stored; a later run reads it.
 //!
-//! A case is kept in a file that is named by the hash of the program, the command and the contents of its inputs. A
-//! changed program, command or input is another case.
+//! The file of a result is named by the hash of the program, the command and the contents of its inputs. So a changed
+//! program, command or input is another case.
 
 use super::description::Case;
 use crate::command::{Cli, Command, seconds};
@@ -23,7 +23,7 @@ use std::time::Instant;
 /// Bytes of a hash in names of files and in reports.
 const SHORT: usize = 16;
 
-/// A finished case, as it is kept.
+/// Stored result of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub version: String,
@@ -42,16 +42,15 @@ pub(super) struct Outcome {
     pub failures: BTreeMap<Vec<String>, String>,
 }
 
-/// Where and how cases run.
+/// Settings of a run.
 pub(super) struct Executor {
     pub version: String,
     pub results: PathBuf,
     pub threads: usize,
-    /// This part of the cases, of so many.
+    /// Index of this shard, and the number of shards.
     pub shard: (u64, u64),
 }
 
-/// Parses a command of a description.
 pub(super) fn parsed(words: &[String]) -> std::result::Result<Command, String> {
     let all = std::iter::once("entrepot-lab").chain(words.iter().map(String::as_str)).chain(["--output", "json"]);
     Ok(Cli::try_parse_from(all).map_err(|error| error.to_string())?.command)
@@ -69,7 +68,7 @@ fn hash_of(path: &Path) -> Result<String> {
 }
 
 impl Executor {
-    /// Runs the cases that are not kept; returns all. Each finished case is kept at once.
+    /// Runs the cases without a stored result; returns all results. Each new one is stored at once.
     pub(super) fn run(&self, cases: &[Case]) -> Result<Outcome> {
         let unwritable = |error: std::io::Error| Failure::of_io(&self.results.display().to_string(), &error);
         std::fs::create_dir_all(&self.results).map_err(unwritable)?;
@@ -101,7 +100,8 @@ impl Executor {
             todo.len(),
             shown::count(self.threads as u64, "thread")
         );
-        // The first cases of each run first: then the time left of all runs is known soon.
+        // Ordered by their number within the run, so that each run soon has a finished case for the estimate of the
+        // time left.
         todo.sort_by_key(|(nth, ..)| *nth);
         self.run_all(&todo, &mut outcome)?;
         Ok(outcome)
@@ -134,7 +134,7 @@ impl Executor {
         stop_at_interrupt(Arc::clone(&progress))?;
         let done = sim::grid::side_by_side(todo, Some(self.threads), |(_, case, path, inputs)| {
             let result = sim::grid::alone(|| self.one(case, inputs));
-            // No file is half written when an interrupt ends the process: it takes the same lock.
+            // The handler of an interrupt takes the same lock, so it never ends the process during a write.
             let mut progress = progress.lock().expect("no thread panics with it");
             if let Ok(kept) = &result {
                 keep(path, kept).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -201,7 +201,7 @@ impl Progress {
         }
         self.bar.inc(1);
         let busy: f64 = self.runs.values().map(|(.., sum)| sum).sum();
-        // The machine may be busy with other work: processor time is longer on the clock.
+        // On a busy machine elapsed time exceeds processor time.
         let slowdown = (self.start.elapsed().as_secs_f64() * threads as f64 / busy.max(1e-9)).max(1.0);
         match self.left_s() {
             None => self.bar.set_message("time left is known when each run has a case"),
@@ -241,13 +241,12 @@ fn stop_at_interrupt(progress: Arc<Mutex<Progress>>) -> Result<()> {
     Ok(())
 }
 
-/// Parses a part and the number of parts.
+/// Parses the index of a shard and the number of shards.
 pub(super) fn shard(text: &str) -> std::result::Result<(u64, u64), String> {
     let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
     parts.filter(|(i, n)| (1..=*n).contains(i)).ok_or_else(|| "give a part and the number of parts: 1/4".into())
 }
 
-/// A wrong description.
 pub(super) fn wrong(cause: impl Into<String>) -> Failure {
     let problem = Problem::wrong(cause.into()).so("nothing was simulated");
     problem.try_this("see `entrepot-lab reproduce --list`").into()

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Values of the axes of a case.
 pub(super) type Cell = BTreeMap<String, String>;
 
-/// Axis over which no aggregate goes.
+/// Axis that no aggregate collapses.
 pub(super) const SEED: &str = "seed";
 
 /// A value per combination of axes.
@@ -37,9 +37,9 @@ pub(super) enum Aggregate {
     Least,
     Most,
     Sum,
-    /// Value of the axis at which the least value is.
+    /// Value of the axis with the least number.
     AtLeast,
-    /// Value of the axis at which the greatest value is.
+    /// Value of the axis with the greatest number.
     AtMost,
 }
 
@@ -172,7 +172,7 @@ impl Parser<'_> {
         format!("`{}`: {expected} is expected at `{rest}`", self.text)
     }
 
-    /// Takes one of these characters.
+    /// Consumes one of these characters, if it is next.
     fn take(&mut self, of: &str) -> Option<char> {
         let c = self.rest().chars().next().filter(|c| of.contains(*c))?;
         self.at += c.len_utf8();
@@ -183,7 +183,7 @@ impl Parser<'_> {
         self.take(c).map(|_| ()).ok_or_else(|| self.wrong(c))
     }
 
-    /// Takes text up to one of these characters.
+    /// Consumes text up to one of these characters.
     fn until(&mut self, ends: &str) -> String {
         let rest = self.rest();
         let length = rest.find(|c| ends.contains(c)).unwrap_or(rest.len());

@@ -15,7 +15,7 @@ const TOP: f64 = 34.0;
 const BOTTOM: (f64, f64) = (28.0, 86.0);
 /// Characters of a label that fit into the room for turned ones.
 const LABEL: usize = 24;
-/// Steps of the vertical axis, at least.
+/// Least number of steps of the vertical axis.
 const STEPS: f64 = 4.0;
 /// Width of a character of a label, a guess for the page's font.
 const CHARACTER: f64 = 6.6;
@@ -26,7 +26,6 @@ pub(super) struct Series {
     pub values: Vec<Option<f64>>,
 }
 
-/// Shape of a chart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Bars,

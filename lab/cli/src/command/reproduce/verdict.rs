@@ -53,7 +53,7 @@ pub(super) struct Point {
     pub most: f64,
 }
 
-/// A figure with what came out.
+/// A figure with its results.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Judged {
     pub name: String,
@@ -174,10 +174,10 @@ impl Circumstances<'_> {
 }
 
 impl Judged {
-    /// Sets what holds, and the verdict that follows.
+    /// Decides which criteria hold, and sets the verdict.
     fn decide(&mut self) {
         let known: Vec<(f64, &Point)> = self.points.iter().filter_map(|p| Some((p.published?, p))).collect();
-        // Nothing to compare with: a lost figure, or other points with --quick.
+        // There is nothing to compare with: a lost figure, or other points with `--quick`.
         if known.is_empty() {
             return;
         }
@@ -199,7 +199,7 @@ impl Judged {
             self.sign = None;
         }
         let near = |(published, p): &(f64, &Point)| (p.ours - published).abs() <= self.tolerance * published.abs();
-        // A change of nothing has no direction: it is within the tolerance, or not reproduced.
+        // A published change of zero has no direction: it is within the tolerance, or not reproduced.
         let changes = known.iter().any(|(published, _)| *published != neutral);
         let direction = changes && self.sign == Some(true) && self.order != Some(false);
         let (within, holds) = match self.judge {

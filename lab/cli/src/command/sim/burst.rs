@@ -146,7 +146,7 @@ enum BaselinesArg {
 /// An order by its name.
 type Named = (&'static str, Order);
 
-/// Every order, as --compare-orders has them.
+/// Orders that `--compare-orders` compares.
 const ORDERS: [Named; 5] = [
     ("versions", Order::VersionsThenMtbf),
     ("throughout", Order::Throughout),
@@ -298,7 +298,7 @@ impl Burst {
             return Err(Problem::wrong(format!("--dwpp {dwpp} is not between 0 and 10")).into());
         }
         let scheme = scheme(word)?;
-        // Dedicated room: all of them at once, or it cannot be.
+        // Dedicated space must fit all applications at once.
         let at_once: f64 = listed.iter().map(|of| of.bytes).sum();
         if scheme == Scheme::DataWarp && at_once > base.device.capacity {
             return Ok(None);
@@ -314,7 +314,7 @@ impl Burst {
             None if ours => Order::VersionsThenMtbf,
             None => Order::Fifo,
         };
-        // DataWarp takes what the buffer holds, and no more.
+        // DataWarp writes no more than the capacity of the buffer.
         let taken = if scheme == Scheme::DataWarp { dwpp.min(1.0) } else { dwpp };
         let jobs = (taken * base.device.capacity / base.load.job_bytes + 1e-9).floor().max(1.0) as usize;
         let load = Load { jobs, congestion: share(congestion)?, ..base.load.clone() };
@@ -354,7 +354,7 @@ impl Burst {
             }
         }
         let found = side_by_side(&asked, None, |case| match case.setup.scheme {
-            // By its rule.
+            // By definition of the scheme.
             Scheme::DataWarp => 1.0,
             _ => utilisation(&case.setup),
         });
@@ -456,7 +456,7 @@ fn order(name: &str) -> Result<Named> {
     })?)
 }
 
-/// The paper's three, or a number.
+/// Parses one of the three published congestions, or a number.
 fn share(text: &str) -> Result<f64> {
     let number = match text {
         "low" => Some(1.0),
@@ -470,7 +470,7 @@ fn share(text: &str) -> Result<f64> {
     })?)
 }
 
-/// The mean of runs that differ in their seed; the curves are those of the first.
+/// Means over runs with different seeds; the curves are those of the first.
 fn mean<'a>(case: &'a Case, runs: &[Figures]) -> Row<'a> {
     let n = runs.len().max(1) as f64;
     let of = |value: fn(&Figures) -> f64| runs.iter().map(value).sum::<f64>() / n;

@@ -227,7 +227,7 @@ impl Cache {
         let openers =
             wishes.iter().map(|wish| grid::opener(wish, "".as_ref(), cut.block_bytes)).collect::<Result<Vec<_>>>()?;
         let traces: Vec<&dyn Opener> = openers.iter().map(|opener| &**opener).collect();
-        // Words are checked before long traces are read.
+        // Options are checked before long traces are read.
         simulate::check(&setup).map_err(|error| setup_problem(&error))?;
         let policies = self.policies(&setup)?;
         let survey = simulate::survey(&setup, &traces).map_err(|error| simulate_problem(&error))?;

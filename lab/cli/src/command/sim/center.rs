@@ -268,7 +268,7 @@ fn problem(error: &PlanError) -> Failure {
     Problem::wrong(cause).so("nothing was simulated").try_this(next).into()
 }
 
-/// Some of the jobs, and how long they waited.
+/// Name of a set of jobs, and their waits.
 type JobsWaits<'a> = (&'static str, &'a Waits);
 
 fn jobs(report: &Report) -> [JobsWaits<'_>; 3] {

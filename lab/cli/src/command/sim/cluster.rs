@@ -173,7 +173,7 @@ fn columns() -> Vec<Column<'static, Figures>> {
     ]
 }
 
-/// The table, and where each part has no more to give, which does not depend on the nodes.
+/// The table, and the number of nodes at which each part saturates, which is the same for all rows.
 fn text(columns: &[Column<'_, Figures>], figures: &[Figures]) -> String {
     let mut text = table::text(columns, figures);
     let Some(of) = figures.last() else { return text };

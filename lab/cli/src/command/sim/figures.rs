@@ -1,4 +1,4 @@
-//! How the figures of simulations are shown.
+//! Formats the figures of simulations.
 
 use crate::failure::{Failure, Result};
 use crate::table::{self, Answer, Column, Output, column};
@@ -10,7 +10,7 @@ use sim::world::Sample;
 use std::fmt::Write;
 use std::path::Path;
 
-/// One run for people.
+/// Formats one run as text.
 pub(super) fn text(setup: &Setup, report: &Report) -> String {
     let mut text = String::new();
     let t = &report.reads;
@@ -99,14 +99,14 @@ fn streams(text: &mut String, report: &Report) {
     }
 }
 
-/// One run for spreadsheets: a heading and a line.
+/// Formats one run as CSV: a heading and a line.
 pub(super) fn csv_of_one(setup: &Setup, report: &Report) -> String {
     let levels = setup.levels.iter().enumerate();
     let cell: Cell = levels.map(|(at, level)| (format!("l{}", at + 1), level.prefetch.clone())).collect();
     csv(&[Done { cell, wish: TraceWish::default(), setup: setup.clone(), report: report.clone() }])
 }
 
-/// Several runs side by side.
+/// Formats several runs for comparison.
 pub(super) fn compared(done: &[Done], output: Output) -> Answer {
     match output {
         Output::Csv => Answer::Text(csv(done)),
@@ -115,7 +115,7 @@ pub(super) fn compared(done: &[Done], output: Output) -> Answer {
     }
 }
 
-/// Cases as a table; the last column holds each against the first.
+/// Formats cases as a table; the last column compares each with the first.
 pub(super) fn cases(done: &[Done]) -> String {
     let Some(first) = done.first() else { return String::new() };
     let label = |one: &Done| one.cell.values().map(String::as_str).collect::<Vec<_>>().join(" ");
@@ -129,7 +129,7 @@ pub(super) fn cases(done: &[Done]) -> String {
     table::text(&columns, done)
 }
 
-/// Cases for spreadsheets: axes and figures.
+/// Formats cases as CSV: axes and figures.
 pub(super) fn csv(done: &[Done]) -> String {
     let Some(first) = done.first() else { return String::new() };
     let axis = |axis| column(axis, move |one: &Done| one.cell.get(axis).cloned().unwrap_or_default());

@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Opens the trace of `wish`. Its path counts from `beside`; blocks without a size are of `block_bytes`.
+/// Opens the trace of `wish`. Its path is relative to `beside`; blocks without a size have `block_bytes`.
 pub(super) fn opener(wish: &TraceWish, beside: &Path, block_bytes: u32) -> Result<Box<dyn Opener>> {
     wish.opener(beside, block_bytes).map_err(|error| super::said(&error.to_string(), true).into())
 }
 
-/// Run the grid in the file at `path`.
+/// Runs the grid in the file at `path`.
 pub(super) fn run(path: &Path, results: Option<&Path>, threads: usize, output: Output) -> Result<u8> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
     let plan = Plan::parse(&text).map_err(|error| grid_problem(&error))?;
@@ -36,7 +36,7 @@ pub(super) fn run(path: &Path, results: Option<&Path>, threads: usize, output: O
     let openers = openers.collect::<Result<Vec<_>>>()?;
     let traces: Vec<&dyn Opener> = openers.iter().map(|opener| &**opener).collect();
     let surveys = surveys(&plan, &traces)?;
-    // Grids lie beside their traces, where others may not write.
+    // Results are not stored beside the grid: its directory may be read-only.
     let kept = PathBuf::from(path.file_name().unwrap_or_default()).with_extension("results.jsonl");
     let results = results.unwrap_or(&kept);
     let bar = bar(cases.len());
@@ -67,7 +67,7 @@ pub(super) fn run(path: &Path, results: Option<&Path>, threads: usize, output: O
     Ok(0)
 }
 
-/// Run the cases of a comparison on one world's traces.
+/// Runs the cases of a comparison on the traces of one world.
 pub(super) fn side_by_side(
     cases: &[Case<Setup>],
     traces: &[&dyn Opener],
@@ -84,7 +84,7 @@ pub(super) fn side_by_side(
     if done.len() < cases.len() { Err(Failure::Said(exit::INTERRUPTED)) } else { Ok(done) }
 }
 
-/// How trace number `trace` is cut in all of its cases.
+/// Limits of trace number `trace`, equal in all of its cases.
 fn cut(cases: &[Case<Setup>], trace: usize) -> Result<Cut> {
     let mut cuts = cases.iter().filter(|case| case.input == trace).map(|case| case.setup.cut());
     let first = cuts.next().transpose().map_err(|error| setup_problem(&error))?;
@@ -95,7 +95,7 @@ fn cut(cases: &[Case<Setup>], trace: usize) -> Result<Cut> {
     Ok(first.unwrap_or_default())
 }
 
-/// One survey per trace, and its census on the screen.
+/// Surveys each trace and prints its census.
 fn surveys(plan: &Plan, traces: &[&dyn Opener]) -> Result<Vec<Survey>> {
     let mut surveys = Vec::new();
     for (wish, trace) in plan.trace.iter().zip(traces) {
@@ -129,7 +129,7 @@ fn advance(bar: &ProgressBar, at: &Progress, said: &Cell<bool>) {
         format!("{} left", shown::span_s(left.as_secs()))
     });
     bar.set_message(format!("{shown}  {}", at.last));
-    // The first cases may be odd ones.
+    // The first cases may not be typical.
     let some = at.done - at.resumed >= SOME;
     if let Some(left) = left.filter(|left| some && *left > LONG && !said.replace(true)) {
         let cases = at.cases - at.done;
@@ -147,7 +147,7 @@ fn left(passed: Duration, at: &Progress) -> Option<Duration> {
     (done > 0).then(|| passed.mul_f64((at.cases - at.done) as f64 / done as f64))
 }
 
-/// Becomes true when the user interrupts: cases under way are finished and kept, which is said at once.
+/// Returns a flag that an interrupt sets, with a message: cases under way are finished and stored.
 fn interrupted(bar: &ProgressBar) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     // A second interrupt ends the command at once.

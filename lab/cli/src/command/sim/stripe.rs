@@ -188,7 +188,7 @@ struct Held {
 }
 
 impl Held {
-    /// By how much of the simulated response time the model is above it.
+    /// Error of the model, relative to the simulated response time.
     fn error(&self) -> f64 {
         self.said.request_s * 1e3 / self.got.mean_ms - 1.0
     }
@@ -230,7 +230,7 @@ fn validate(args: &ValidateArgs) -> Result<Answer> {
         let kept: Vec<f64> = kept.map(|r| r.error().abs()).collect();
         (kept.len(), kept.iter().sum::<f64>() / kept.len().max(1) as f64 * 100.0)
     };
-    // By utilisation and width.
+    // Filter by utilisation and width.
     type Chosen<'a> = &'a dyn Fn(f64, u32) -> bool;
     let parts: [(&str, Chosen<'_>); 5] = [
         ("all stable cells (utilisation below 0.9)", &|_, _| true),

@@ -139,7 +139,7 @@ struct Case {
 }
 
 impl Case {
-    /// Whether a parameter changes what comes out.
+    /// Whether a parameter affects the results of the scheme.
     fn depends_on(&self, axis: &str) -> bool {
         let scheme = self.scheme.as_str();
         let moves = matches!(scheme, "lfu" | "ws-ros" | "tuned");
@@ -189,7 +189,7 @@ impl Tier {
     pub fn answer(&self) -> Result<Answer> {
         let block_bytes = self.block_bytes()?;
         let cases = self.cases()?;
-        // Words are checked before long traces are read.
+        // Options are checked before long traces are read.
         for case in &cases {
             self.world(
                 case,
@@ -239,7 +239,7 @@ impl Tier {
         Ok(all)
     }
 
-    /// Settings of a scheme; all others from the command line.
+    /// Settings of a case; all except the scheme are those of the command line.
     fn case(&self, scheme: &str) -> Case {
         Case {
             label: scheme.to_owned(),

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 /// Nodes of the system for its jobs.
 const SYSTEM_NODES: u32 = 128;
-/// No smaller segments are moved; files of a volume that has none are cut into these. A guess.
+/// Least size of a segment, and the size for volumes without a configured one. A guess.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 /// Default devices, not measured: flash of 100 us and 2 GB/s, a disk of 8 ms and 150 MB/s. Guesses.
 const FLASH: (f64, f64) = (1e5, 2e9);
@@ -155,7 +155,7 @@ impl Volume {
         })
     }
 
-    /// The tier that is the buffer, or that hot data go to; else the first.
+    /// The tier of the burst buffer, or the fast one of `[tiering]`; else the first.
     fn fast_tier(&self, config: &Config) -> u8 {
         let tiering = (config.tiering.policy != TieringPolicy::Off).then_some(config.tiering.fast);
         config.burst.fast.or(tiering).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Values of options in words. Clap names the option that is wrong; these functions describe valid values.
+//! Parsers of option values. Clap names the wrong option; the errors here describe valid values.
 
 use policy::Time;
 use sim::grid::Word;
@@ -36,7 +36,7 @@ pub(super) fn size_or_none(text: &str) -> Parsed<u64> {
     if text == "0" { Ok(0) } else { size(text) }
 }
 
-/// Threads of a run: at least one, and no more than any machine has use for.
+/// Threads of a run: at least one, at most a bound that exceeds any machine.
 pub(super) fn threads(text: &str) -> Parsed<usize> {
     let number = text.parse().ok().filter(|n| (1..=4096).contains(n));
     number.ok_or_else(|| "give a number from 1 to 4096".to_owned())

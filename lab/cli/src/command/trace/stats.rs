@@ -152,10 +152,10 @@ fn window(text: &str) -> std::result::Result<Time, String> {
     if width > Time::ZERO { Ok(width) } else { Err("a window has a length, like 10ms".into()) }
 }
 
-/// Bars of a histogram, at most.
+/// Most bars of a histogram.
 const BARS: u64 = 20;
 
-/// Bytes requested per window, as a histogram that ends where all but a hundredth is shown.
+/// Histogram of the bytes requested per window, up to the 99th percentile.
 fn distribution(windows: &WindowsReport) -> String {
     let full = windows.windows - windows.empty;
     let ms = windows.width_ns as f64 / 1e6;

@@ -50,7 +50,7 @@ impl Copies {
             strategy,
             alpha: setup.alpha,
             removal: setup.removal,
-            // Published: the few copies at a time do not slow each other down. Time alone changes nothing here.
+            // No limit, as published: the few concurrent copies do not slow each other down.
             creating_max: usize::MAX,
             poll_every: None,
             ..Config::new(procs)

@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Returns whether a node is over, by a host's state; if not, its machine is asked to check.
+    /// Returns whether a node is over, by a host's state; if not, the host's machine gets a request to check.
     pub fn over(&mut self, host: HostId, node: Node) -> bool {
         let Some(machine) = &self.hosts[host].machine else { return false };
         let (me, is_over) = (machine.node(), machine.is_over(node));

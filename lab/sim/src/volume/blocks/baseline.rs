@@ -27,7 +27,7 @@ pub enum Baseline {
     },
 }
 
-/// A baseline, and its state.
+/// State of a baseline.
 #[derive(Debug)]
 pub(super) enum Says {
     Lru(Lru),

@@ -5,8 +5,8 @@
 //!   a segment of a file     |stripe 0|stripe 1|stripe 2|stripe 3|stripe 4| ..
 //!   its objects (width 2)    a 0      b 0      a 1      b 1      a 2           each is a file to the kernel
 //! ```
-//! To the kernel each object is a file of its own, and a read at its start looks like the start of a sequential read.
-//! The shorter the objects (segment over width), the more random reads do. The read-ahead is [`policy::prefetch`]'s
+//! For the kernel each object is a separate file, and a read at its start counts as the start of a sequential read. The
+//! shorter the objects (segment over width), the more random reads do. The read-ahead is [`policy::prefetch`]'s
 //! on-demand one.
 
 use super::World;
@@ -32,7 +32,6 @@ pub struct PageCacheSetup {
     pub width: u64,
 }
 
-/// Size of a page.
 const PAGE: u64 = 4096;
 
 /// Cache of all objects.

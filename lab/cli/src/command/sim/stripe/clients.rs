@@ -12,7 +12,7 @@ use serde_json::json;
 use sim::grid::side_by_side;
 use sim::stripe::{Closed, Setup, closed};
 
-/// Most requests of a cell: some seconds.
+/// Most requests of a cell, which take some seconds.
 const REQUESTS_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use node::control::Problem;
 use policy::stripe::model::{Device, Parameters, Scaling};
 use policy::time::Time;
 
-/// Bound of the devices, which all have a queue of their own. A guess: a second or two of a run.
+/// Maximum of devices, each with a queue. A guess: such a run takes a second or two.
 const DEVICES_MAX: u32 = 4096;
 
 /// The devices; without options those of the paper's Table 2.

@@ -1,4 +1,4 @@
-//! The paper's figures 4 to 10: what its curves and surfaces are for given devices.
+//! The paper's figures 4 to 10, computed for given devices.
 //!
 //! Each row is a curve, or a line of the surface: its numbers, then the same as a row of bars on a scale that all rows
 //! share.
@@ -31,7 +31,7 @@ pub struct Figure {
     /// Heading of the rows.
     down: &'static str,
     rows: Rows,
-    /// Whether bars grow with the logarithm.
+    /// Whether the scale of the bars is logarithmic.
     logarithmic: bool,
 }
 

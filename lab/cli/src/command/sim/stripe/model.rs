@@ -8,7 +8,6 @@ use node::control::Problem;
 use policy::stripe::model::{Parameters, Prediction};
 use serde_json::json;
 
-/// `entrepot-lab sim stripe model`.
 pub fn model(args: &ModelArgs) -> Result<Answer> {
     let parameters = args.scaling.of(args.device.parameters()?);
     if !(args.rate.is_finite() && args.rate > 0.0) {
@@ -66,7 +65,7 @@ fn columns(rows: &[Row]) -> Vec<Column<'static, Row>> {
     ]
 }
 
-/// Infinity has no number in JSON.
+/// JSON has no infinity: `None`.
 pub fn finite(x: f64) -> Option<f64> {
     x.is_finite().then_some(x)
 }

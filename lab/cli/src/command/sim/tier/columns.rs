@@ -20,10 +20,10 @@ pub(super) fn fit(sets: &[u64], setup: &Setup) -> String {
     )
 }
 
-/// A case, and what came out of it.
+/// A case with its results.
 pub(super) type Row<'a> = (&'a Case, &'a Figures);
 
-/// At the times of the trace a faster tier shows in the response times; clients that wait are done earlier.
+/// In an open loop schemes are compared by mean response time, in a closed loop by the time of all requests.
 pub(super) fn columns<'a>(rows: &[Row<'a>], open: bool) -> Vec<Column<'a, Row<'a>>> {
     let time = move |of: &Figures| if open { of.mean_ms } else { of.span_s };
     let of = |scheme: &str| rows.iter().find(|(case, _)| case.scheme == scheme).map(|(_, of)| time(of));

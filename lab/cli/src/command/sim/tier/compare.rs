@@ -18,7 +18,7 @@ use std::path::Path;
 
 /// The scheme that all are compared with.
 const PLAIN: &str = "round-robin";
-/// Ours, and what it is measured by.
+/// The scheme that is compared with all others.
 const OURS: &str = "tuned";
 const OTHERS: [&str; 3] = ["lru", "lfu", "ws-ros"];
 const LIMIT: &str = "optimum";
@@ -34,7 +34,7 @@ struct Grid {
     loads: Vec<Load>,
 }
 
-/// A load, and what is different for it.
+/// A load, with its differences from the command line.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Load {
@@ -67,7 +67,7 @@ impl Tier {
             let problem = wrong(format!("there is no scheme `{unknown}`"));
             return Err(problem.try_this(format!("choose from {}", SCHEMES.join(", "))).into());
         }
-        // Words are checked before long traces are read.
+        // Options are checked before long traces are read.
         for load in &grid.loads {
             let known = super::TraceProperties { footprint: 1 << 30, requests: 1000, working_set: 1 << 20 };
             for case in self.cases_of(load, &grid.schemes) {
