@@ -19,7 +19,7 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in entries {
         let path = entry.expect("a directory that can be listed").path();
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        // Build directories of cargo, not `crates/store/src/target`.
+        // Build directories of cargo, not `crates/object/src/target`.
         if name.starts_with('.') || path.join("CACHEDIR.TAG").exists() {
             continue;
         }
@@ -47,23 +47,33 @@ fn complain(what: &str, offenders: &[String]) {
     assert!(offenders.is_empty(), "{what}:\n  {}", offenders.join("\n  "));
 }
 
+/// The crates of the live world below `node`.
+const LIVE: &[&str] = &["entrepot-policy", "entrepot-object", "entrepot-meta", "entrepot-engine"];
+const ON_NODE: &[&str] = &["entrepot-policy", "entrepot-object", "entrepot-meta", "entrepot-engine", "entrepot-node"];
+
 #[test]
 fn arrows_between_crates() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("entrepot-policy", &[][..]),
         ("entrepot-sim", &["entrepot-policy"][..]),
-        ("entrepot-store", &["entrepot-policy"]),
-        ("entrepot-source", &["entrepot-policy", "entrepot-store"]),
-        ("entrepot-jobs", &["entrepot-policy", "entrepot-store"]),
-        ("entrepot-emulate", &["entrepot-policy", "entrepot-sim", "entrepot-store"]),
-        ("entrepot-connect", &["entrepot-policy", "entrepot-store"]),
-        ("entrepot-terminal", &["entrepot-policy", "entrepot-store"]),
-        ("entrepot-endpoint", &["entrepot-store"]),
+        ("entrepot-emulate", &["entrepot-policy", "entrepot-sim", "entrepot-meta", "entrepot-engine", "entrepot-node"]),
+        ("entrepot-object", &["entrepot-policy"]),
+        ("entrepot-meta", &["entrepot-policy", "entrepot-object"]),
+        ("entrepot-engine", &["entrepot-policy", "entrepot-object", "entrepot-meta"]),
+        ("entrepot-node", LIVE),
+        ("entrepot-source", &["entrepot-object", "entrepot-engine"]),
+        ("entrepot-jobs", ON_NODE),
+        ("entrepot-connect", ON_NODE),
+        ("entrepot-terminal", &["entrepot-policy", "entrepot-object", "entrepot-engine", "entrepot-node"]),
+        ("entrepot-endpoint", &["entrepot-object", "entrepot-engine", "entrepot-node"]),
         (
             "entrepot-cli",
             &[
                 "entrepot-policy",
-                "entrepot-store",
+                "entrepot-object",
+                "entrepot-meta",
+                "entrepot-engine",
+                "entrepot-node",
                 "entrepot-source",
                 "entrepot-jobs",
                 "entrepot-connect",
@@ -73,7 +83,15 @@ fn arrows_between_crates() {
         ),
         (
             "entrepot-lab",
-            &["entrepot-policy", "entrepot-sim", "entrepot-store", "entrepot-emulate", "entrepot-terminal"],
+            &[
+                "entrepot-policy",
+                "entrepot-sim",
+                "entrepot-object",
+                "entrepot-engine",
+                "entrepot-node",
+                "entrepot-emulate",
+                "entrepot-terminal",
+            ],
         ),
     ]);
     let cargo = Command::new(env!("CARGO"))
@@ -321,7 +339,7 @@ fn modules_import_each_other_in_no_ring() {
         let used = imports(&product(&text), below.len() + 1);
         modules.entry(module.to_owned()).or_default().extend(used.into_iter().filter(|used| used != module));
     }
-    assert!(crates.len() > 5 && crates["store"].len() > 20, "the modules were not found");
+    assert!(crates.len() > 8 && crates["engine"].len() > 8, "the modules were not found");
     let found = crates.iter_mut().flat_map(|(package, modules)| {
         rings(modules).into_iter().map(move |ring| format!("{package}: {}", ring.join(", ")))
     });
@@ -428,9 +446,9 @@ const WITH_RIGHTS: [(&str, &str); 16] = [
     ("crates/jobs/src/exec/outside.rs", "the supervisor: the program itself, with the daemon's rights"),
     ("crates/jobs/src/queue.rs", "questions to a scheduler, with words that no user chooses"),
     ("crates/jobs/src/scheduler/slurm.rs", "sbatch --test-only, with the caller's rights"),
-    ("crates/store/src/adapt/burst/tend.rs", "fstrim of the daemon's own targets"),
-    ("crates/store/src/mount/mountpoint.rs", "fusermount3 for the daemon's own mount"),
-    ("crates/store/src/namespace/credentials.rs", "the identity of new inodes; nothing is started in between"),
+    ("crates/node/src/adapt/burst/tend.rs", "fstrim of the daemon's own targets"),
+    ("crates/node/src/mount/mountpoint.rs", "fusermount3 for the daemon's own mount"),
+    ("crates/meta/src/namespace/credentials.rs", "the identity of new inodes; nothing is started in between"),
     ("crates/terminal/src/served.rs", "the program itself, with the caller's rights"),
 ];
 
@@ -443,7 +461,7 @@ fn is_product(path: &Path) -> bool {
 fn threads_of_the_product_are_started_in_one_place() {
     let starts =
         |text: &str| ["thread::Builder", "thread::spawn", "thread::scope"].iter().any(|call| text.contains(call));
-    let own = Path::new("crates/store/src/workers.rs");
+    let own = Path::new("crates/object/src/workers.rs");
     let files =
         rust_files().into_iter().filter(|(path, _)| path.starts_with("crates") && is_product(path) && path != own);
     let found = files.filter(|(_, text)| starts(&product(text))).map(|(path, _)| path.display().to_string());
@@ -454,7 +472,7 @@ fn threads_of_the_product_are_started_in_one_place() {
 fn threads_and_processes_for_users_are_started_in_one_place() {
     let found: BTreeSet<String> = rust_files()
         .into_iter()
-        .filter(|(path, _)| is_product(path) && !path.starts_with("crates/store/src/rights"))
+        .filter(|(path, _)| is_product(path) && !path.starts_with("crates/engine/src/rights"))
         .filter(|(_, text)| {
             // A question for ids has no argument.
             let text = product(text).replace(".uid()", "").replace(".gid()", "");

@@ -1,7 +1,7 @@
 //! Accounting: bytes read, written and staged by each user and each job, per day, kept over restarts and crashes.
 //!
 //! ```text
-//!  store::stats  users, staged ──┐  every 10 s, and at the end
+//!  engine::stats  users, staged ──┐  every 10 s, and at the end
 //!  jobs          states ─────────┴──> Ledger (this node's rows of this day) ──> state store <── queries sum all rows
 //! ```
 //! No counter waits for the state store: while that is away, numbers stay in the counters. A killed daemon loses only

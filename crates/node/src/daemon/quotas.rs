@@ -1,7 +1,7 @@
 //! Quotas: recorded limits, counts of usage, and the ends of grace periods.
 //!
 //! ```text
-//!   files, names ── count ──> accounts (store::quota) <── ceilings ── policy::quota <── usage, every second
+//!   files, names ── count ──> accounts (meta::quota) <── ceilings ── policy::quota <── usage, every second
 //!                                ^                                        |
 //!   a scan of all names, at intervals ── corrects the counts              └── events, state store
 //! ```
