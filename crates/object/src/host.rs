@@ -71,6 +71,16 @@ pub fn umask() -> Option<u32> {
     status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok())
 }
 
+/// Makes the names in a directory durable. After an XFS has shut down because its device failed, `fsync` of a directory
+/// succeeds without effect, but the directory has no attributes any more.
+///
+/// # Errors
+/// The names may be lost.
+pub fn sync_directory(directory: impl AsFd) -> rustix::io::Result<()> {
+    rustix::fs::fsync(&directory)?;
+    rustix::fs::fstat(&directory).map(drop)
+}
+
 /// The name of this host, as the kernel has it.
 pub fn name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()

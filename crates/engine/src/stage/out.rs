@@ -9,6 +9,7 @@ use crate::file::File;
 use crate::source::{Identity, Place, Record, SourceError, Started, Version};
 use crate::stage::sources::{Sources, retried};
 use crate::stats::{Metric, StagedBytes};
+use object::host;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -292,7 +293,7 @@ impl Stager {
         std::io::Write::write_all(&mut out, &all).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         fs::fsync(&out)?;
         fs::renameat(side, &temporary, side, &name)?;
-        fs::fsync(side)?;
+        host::sync_directory(side)?;
         Ok(stripe)
     }
 }

@@ -5,6 +5,7 @@ use super::inherit::{self, NewFile};
 use crate::rights::with_rights_of;
 use crate::source::Identity;
 use meta::namespace::attributes::REQUEST;
+use object::host;
 use object::host::descriptor_path;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
@@ -114,7 +115,7 @@ impl Place {
                 let _ = fs::unlinkat(&*parent, &temporary, AtFlags::empty());
             })
         })?;
-        Ok(fs::fsync(&*self.parent)?)
+        Ok(host::sync_directory(&*self.parent)?)
     }
 
     /// Creates a directory, as the user, unless it exists. Returns whether it was created.

@@ -1,6 +1,7 @@
 //! The directories of the namespace, and the file that names the volume they belong to.
 
 use super::VolumeId;
+use object::host;
 use object::newer::newer_than;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -152,7 +153,7 @@ pub fn open(namespace: &Path) -> Result<Directories, Errno> {
         open: directory(&root, "open", Mode::RWXU)?,
         staging: directory(&root, "staging", Mode::RWXU)?,
     };
-    rustix::fs::fsync(&root)?;
+    host::sync_directory(&root)?;
     Ok(directories)
 }
 

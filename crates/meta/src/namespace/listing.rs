@@ -88,7 +88,7 @@ impl Listing {
 
     /// Makes names durable.
     pub fn sync(&self) -> Result<()> {
-        rustix::fs::fsync(&self.fd)
+        object::host::sync_directory(&self.fd)
     }
 }
 

@@ -142,7 +142,7 @@ fn reopen(fd: &OwnedFd) -> Option<OwnedFd> {
 
 fn sync_directory(path: &Path) -> Result<()> {
     let fd = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(fs::fsync(&fd)?)
+    Ok(object::host::sync_directory(&fd)?)
 }
 
 pub(super) fn write_all(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8]) -> Result<()> {

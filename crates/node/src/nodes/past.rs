@@ -11,6 +11,7 @@
 
 use super::leases::{Leases, OVER, PAST};
 use crate::{Error, Result};
+use object::host;
 use object::volume_id::unique;
 use policy::cluster::Node;
 use policy::cluster::past::{self, Past};
@@ -111,7 +112,7 @@ impl Leases {
         let failed = |error: std::io::Error| Error::State(format!("nodes that are over: {error}"));
         file.write_all(all.to_string().as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
         self.rename(&fresh, &format!("{PAST}.{id}"))?;
-        match fs::fsync(&self.directory) {
+        match host::sync_directory(&self.directory) {
             // Some file systems lack this call, and are synchronous.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(errno.into()),

@@ -17,6 +17,7 @@ mod identity;
 pub use identity::{Identity, IdentityError};
 
 use super::medium::{Handle, Medium, Space};
+use crate::host;
 use file::Below;
 pub use file::FileHandle;
 use parking_lot::{Mutex, RwLock};
@@ -110,7 +111,7 @@ impl DirectoryMedium {
         for byte in 0..=u8::MAX {
             make_directory(&objects, &format!("{byte:02x}"))?;
         }
-        rustix::fs::fsync(&objects)?;
+        host::sync_directory(&objects)?;
         identity.write(root)
     }
 
@@ -292,7 +293,7 @@ impl Medium for DirectoryMedium {
         let touched = std::mem::take(&mut *self.touched.lock());
         let sync = |byte: u8| {
             let name = format!("{byte:02x}");
-            rustix::fs::fsync(rustix::fs::openat(&place.objects, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?)
+            host::sync_directory(rustix::fs::openat(&place.objects, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?)
         };
         for &byte in &touched {
             if let Err(errno) = sync(byte) {
@@ -356,7 +357,7 @@ impl Medium for DirectoryMedium {
         let fd = rustix::fs::openat(&root, EPOCH, FILE | OFlags::CREATE, PRIVATE_FILE)?;
         rustix::io::pwrite(&fd, format!("{epoch}\n").as_bytes(), 0)?;
         rustix::fs::fsync(&fd)?;
-        rustix::fs::fsync(&root)
+        host::sync_directory(&root)
     }
 
     fn over_network(&self) -> bool {

@@ -10,6 +10,7 @@ use crate::stage::Stop;
 use crate::stage::sums::{self, Closed, ID_BYTES, SUM_BYTES_U64, Sums, sum_of};
 use crate::stats::Metric;
 use crate::{Error, Result};
+use object::host;
 use object::target::State;
 use object::volume_id::unique;
 use policy::layout::{Layout, ObjectState};
@@ -112,7 +113,7 @@ impl Checker {
             }
             let side = self.volume.side();
             fs::renameat(side, &name, side, sums::name_of_closed(layout.file))?;
-            Ok(fs::fsync(side)?)
+            Ok(host::sync_directory(side)?)
         };
         let counts = file.end_sums(id, &text, put)?;
         if counts {

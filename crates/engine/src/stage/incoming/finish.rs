@@ -8,6 +8,7 @@ use crate::stage::place::Place;
 use crate::stage::sources::Sources;
 use crate::stage::{StageError, Stager, sums};
 use meta::quota::Reserved;
+use object::host;
 use object::host::descriptor_path;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, FileType, Mode, OFlags};
@@ -34,7 +35,7 @@ impl Incoming<'_> {
             fs::fsync(&self.sums)?;
             let side = self.stager.volume.side();
             fs::renameat(self.stager.volume.staging(), sums_key(&self.key), side, sums::name_of(layout.file))?;
-            fs::fsync(side)?;
+            host::sync_directory(side)?;
         }
         let sources = sources.list.iter().map(|(place, _)| place.clone()).collect();
         self.file.set_source(Some(&Record::new(sources, self.stripe_bytes, who).to_text()))?;

@@ -7,6 +7,7 @@ use super::{Adapt, Burst, Lane, now_ms};
 use crate::{Error, Result};
 use engine::events::Kind;
 use engine::file::File;
+use object::host;
 use policy::Time;
 use policy::burst::admission::Event as Told;
 use policy::burst::buffer;
@@ -149,7 +150,7 @@ impl Burst {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
             // A renamed directory is skipped: its durability is the renaming process's task.
             if let Ok(dir) = openat2(self.volume.tree(), name, flags, Mode::empty(), resolve) {
-                fsync(dir)?;
+                host::sync_directory(dir)?;
             }
         }
         Ok(())

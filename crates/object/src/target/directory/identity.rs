@@ -1,6 +1,7 @@
 //! The identity file of a target: an unmounted or wrong device is seen as failed, never as empty.
 
 use super::{DIRECTORY, PRIVATE_FILE};
+use crate::host::sync_directory;
 use crate::newer::newer_than;
 use crate::volume_id::VolumeId;
 use policy::TargetId;
@@ -107,7 +108,7 @@ impl Identity {
     /// Removes the identity file durably.
     pub(super) fn remove(directory: &OwnedFd) -> Result<(), Errno> {
         rustix::fs::unlinkat(directory, NAME, AtFlags::empty())?;
-        rustix::fs::fsync(directory)
+        sync_directory(directory)
     }
 
     /// Writes it durably, in one step.
@@ -121,7 +122,7 @@ impl Identity {
         file.write_all(text.as_bytes()).map_err(from_io)?;
         file.sync_all().map_err(from_io)?;
         rustix::fs::renameat(directory, NEW_NAME, directory, NAME)?;
-        Ok(rustix::fs::fsync(directory)?)
+        Ok(sync_directory(directory)?)
     }
 }
 
