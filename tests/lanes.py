@@ -111,10 +111,10 @@ class Open:
         return self.flags & os.O_ACCMODE != os.O_RDONLY
 
     def mapped(self, bytes_needed):
-        """A mapping of at least so many bytes."""
+        """A mapping of at least so many bytes. (`fstat` may show an unacknowledged extension and then the old size.)"""
         if self.map is None or len(self.map) < bytes_needed:
             access = mmap.PROT_READ | (mmap.PROT_WRITE if self.writes() else 0)
-            self.map = mmap.mmap(self.fd, os.fstat(self.fd).st_size, mmap.MAP_SHARED, access)
+            self.map = mmap.mmap(self.fd, bytes_needed, mmap.MAP_SHARED, access)
         return self.map
 
     def close(self):

@@ -4,6 +4,7 @@ use crate::blocks::{BLOCK, Found, Promise};
 use crate::writers::{CHECKPOINT_BLOCKS, checkpoint_file};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirEntryExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -57,13 +58,26 @@ pub fn losses(mount: &Path, promises: &[Promise], checkpoints: &Value) -> Vec<St
     for ((path, file, blocks), promised) in &names {
         match read(&mount.join(path)).map(|bytes| whole(&bytes, *file, *blocks)) {
             Ok(Some(version)) if version >= *promised => {}
-            found => lost.push(format!("{path}: {found:?}, promised version {promised} whole")),
+            found => {
+                let names = names_beside(&mount.join(path));
+                lost.push(format!("{path}: {found:?}, promised version {promised} whole; beside it: {names:?}"));
+            }
         }
     }
     if let Some((app, promised)) = newest {
         lost.extend(lost_checkpoints(mount, checkpoints, app, promised));
     }
     lost
+}
+
+/// Names in the directory of a path, each with its inode and its size.
+fn names_beside(path: &Path) -> Vec<String> {
+    let entries = path.parent().and_then(|directory| std::fs::read_dir(directory).ok()).into_iter().flatten().flatten();
+    let shown = |entry: std::fs::DirEntry| {
+        let size = entry.metadata().map(|metadata| metadata.len());
+        format!("{} {} {size:?}", entry.file_name().to_string_lossy(), entry.ino())
+    };
+    entries.map(shown).collect()
 }
 
 fn lost_checkpoints(mount: &Path, list: &Value, app: &str, promised: u64) -> Vec<String> {
