@@ -11,7 +11,10 @@ use sim::trace::{Error, Reader};
 
 /// Simulates levels of caches over a disk; returns setup, census and report.
 #[pyfunction]
-#[pyo3(signature = (trace, levels=vec!["linux size=5%".to_owned()], **settings))]
+#[pyo3(
+    signature = (trace, levels=vec!["linux size=5%".to_owned()], **settings),
+    text_signature = "(trace, levels=['linux size=5%'], **settings)"
+)]
 pub fn sim_cache<'py>(
     trace: &Bound<'py, PyAny>,
     levels: Vec<String>,

@@ -96,7 +96,10 @@ fn sequence(trace: &Bound<'_, PyAny>, block: Block, reads_only: bool) -> PyResul
 
 /// Replays a trace through one cache; returns counts and the miss ratio.
 #[pyfunction]
-#[pyo3(signature = (trace, policy=LRU, size=CacheSize(Size::Percent(5.0)), *, block=Block::USUAL, reads_only=false))]
+#[pyo3(
+    signature = (trace, policy=LRU, size=CacheSize(Size::Percent(5.0)), *, block=Block::USUAL, reads_only=false),
+    text_signature = "(trace, policy='lru', size='5%', *, block='4KiB', reads_only=False)"
+)]
 pub fn replay<'py>(
     trace: &Bound<'py, PyAny>,
     policy: Argument<'py>,
@@ -179,7 +182,10 @@ fn table<'py>(
 
 /// Compares policies over sizes, as `entrepot-lab sim replacement`.
 #[pyfunction]
-#[pyo3(signature = (trace, policies, sizes=usual(), *, block=Block::USUAL, reads_only=false, sample=None, samples=5))]
+#[pyo3(
+    signature = (trace, policies, sizes=usual(), *, block=Block::USUAL, reads_only=false, sample=None, samples=5),
+    text_signature = "(trace, policies, sizes=('1%', '5%', '10%', '20%'), *, block='4KiB', reads_only=False, sample=None, samples=5)"
+)]
 pub fn compare<'py>(
     trace: &Bound<'py, PyAny>,
     policies: Vec<Argument<'py>>,
@@ -194,7 +200,10 @@ pub fn compare<'py>(
 
 /// Returns the miss ratios of one policy over many sizes: without `sizes`, the twenty of `--curve`.
 #[pyfunction]
-#[pyo3(signature = (trace, policy=LRU, sizes=None, *, block=Block::USUAL, reads_only=false, sample=None, samples=5))]
+#[pyo3(
+    signature = (trace, policy=LRU, sizes=None, *, block=Block::USUAL, reads_only=false, sample=None, samples=5),
+    text_signature = "(trace, policy='lru', sizes=None, *, block='4KiB', reads_only=False, sample=None, samples=5)"
+)]
 pub fn curve<'py>(
     trace: &Bound<'py, PyAny>,
     policy: Argument<'py>,

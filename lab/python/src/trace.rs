@@ -113,7 +113,10 @@ impl FromPyObject<'_, '_> for Block {
 
 /// Reads a trace of any format that `entrepot-lab trace stats` reads.
 #[pyfunction]
-#[pyo3(signature = (path, format=None, columns=None, *, time_unit=None, block=Block::USUAL, lenient=false))]
+#[pyo3(
+    signature = (path, format=None, columns=None, *, time_unit=None, block=Block::USUAL, lenient=false),
+    text_signature = "(path, format=None, columns=None, *, time_unit=None, block='4KiB', lenient=False)"
+)]
 pub fn read_trace<'py>(
     py: Python<'py>,
     path: PathBuf,
@@ -137,7 +140,7 @@ pub fn read_trace<'py>(
     Trace::read(py, open(&path, &options).map_err(|error| unreadable(&error))?)
 }
 
-/// Generates a workload in the words of `entrepot-lab trace generate`, such as `zipf:theta=1.0`.
+/// Generates a workload in the words of `--generate`, such as `zipf:theta=1.0`.
 #[pyfunction]
 #[pyo3(signature = (workload, seed=1))]
 pub fn generate<'py>(py: Python<'py>, workload: &str, seed: u64) -> PyResult<Bound<'py, Trace>> {
