@@ -72,7 +72,7 @@ def replay(
 def compare(
     trace: Trace | Sequence[Trace],
     policies: Sequence[_Policy],
-    sizes: Sequence[_Size] = ("1%", "5%", "10%", "20%"),
+    sizes: Sequence[_Size] | None = ("1%", "5%", "10%", "20%"),
     *,
     block: _Size = "4KiB",
     reads_only: bool = False,
@@ -97,6 +97,6 @@ def curve(
 def sim_cache(
     trace: Trace | Sequence[Trace], levels: Sequence[str] = ["linux size=5%"], **settings: Any
 ) -> dict[str, Any]:
-    """Simulates caches with prefetching over a disk, like `entrepot-lab sim cache --output json`: setup, census, report.
+    """Simulates caches with prefetching over a disk: setup, census, report of `entrepot-lab sim cache --output json`.
     A level is `"PREFETCHER size=SIZE trigger=... coordinator=... replacement=..."`, the application's first. Settings
     have the names and values of `[base]` in a grid file: `closed=True`, `disk="ssd-sata"`, `disk_bus_mb_s=80`."""

@@ -14,7 +14,7 @@ python3 -m venv "$venv" 2>/dev/null || skip "python3 has no venv with pip"
 
 make --no-print-directory wheel
 cargo build --locked -p entrepot-lab
-export ENTREPOT_LAB=$PWD/target/debug/entrepot-lab
+export ENTREPOT_LAB=${CARGO_TARGET_DIR:-$PWD/target}/debug/entrepot-lab
 wheel=$(echo target/wheels/entrepot_lab-*.whl)
 "$venv/bin/pip" install --quiet --no-index "$wheel"
 # Alone first: the package needs no other.

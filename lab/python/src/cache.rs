@@ -1,6 +1,6 @@
 //! Caches with prefetching over a disk: the result of `entrepot-lab sim cache` as a dict.
 
-use crate::errors::{not_simulated, wrong};
+use crate::errors::{failed, wrong};
 use crate::trace::readers;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -31,7 +31,7 @@ pub fn sim_cache<'py>(
         let survey = simulate::survey(&setup, &traces)?;
         simulate::run(&setup, &survey, &traces).map(|outcome| (survey, outcome))
     });
-    let (survey, outcome) = done.map_err(|error| not_simulated(&error))?;
+    let (survey, outcome) = done.map_err(failed)?;
     let census: Vec<_> = survey.traces().iter().map(|trace| &trace.report).collect();
     let result = json!({ "setup": setup, "census": census, "report": outcome.report });
     py.import("json")?.call_method1("loads", (result.to_string(),))

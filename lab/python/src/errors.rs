@@ -2,10 +2,7 @@
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
-use sim::replacement::SequenceError;
-use sim::replay::SurveyError;
-use sim::simulate::SimulateError;
-use sim::trace::Error;
+use std::error::Error;
 use std::fmt::Display;
 use std::io;
 
@@ -29,26 +26,10 @@ fn in_python(message: &str) -> String {
     ARGUMENTS.iter().fold(message.to_owned(), |text, (option, argument)| text.replace(option, argument))
 }
 
-/// The exception of a failed read: an `OSError` of the system's kind, otherwise a `ValueError`.
-pub fn unreadable(error: &Error) -> PyErr {
-    match error {
-        Error::Io { source, .. } => io::Error::new(source.kind(), error.to_string()).into(),
-        _ => wrong(error),
-    }
-}
-
-/// The exception for a trace without accesses.
-pub fn no_sequence(error: &SequenceError) -> PyErr {
-    match error {
-        SequenceError::Trace(error) => unreadable(error),
-        _ => wrong(error),
-    }
-}
-
-/// The exception of a simulation without a result.
-pub fn not_simulated(error: &SimulateError) -> PyErr {
-    match error {
-        SimulateError::Survey(SurveyError::Trace(error)) => unreadable(error),
-        _ => wrong(error),
+/// The exception of a failure: an `OSError` of the system's kind if it has such a cause, otherwise a `ValueError`.
+pub fn failed(error: impl Error) -> PyErr {
+    match error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        Some(cause) => io::Error::new(cause.kind(), in_python(&error.to_string())).into(),
+        None => wrong(error),
     }
 }

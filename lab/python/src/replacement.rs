@@ -1,13 +1,13 @@
 //! Miss ratios of replacement policies, built in or written in Python.
 
-use crate::errors::{no_sequence, wrong};
+use crate::errors::{failed, wrong};
 use crate::table::Table;
 use crate::trace::{Block, readers};
 use arrow_array::types::Int8Type;
 use arrow_array::{DictionaryArray, Float64Array, UInt64Array};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict};
+use pyo3::types::{IntoPyDict, PyBool, PyDict};
 use sim::replacement::{Point, Policy, Samples, Sequence, capacities, curves};
 use sim::setup::Size;
 use std::sync::Arc;
@@ -64,13 +64,6 @@ impl<'py> Argument<'py> {
             Argument::Python(class) => class.getattr("__name__").unwrap_or_else(|_| class.clone()).to_string(),
         }
     }
-
-    fn misses(&self, py: Python<'py>, sequence: &Sequence, capacity: usize) -> PyResult<u64> {
-        match self {
-            Argument::BuiltIn(policy) => Ok(py.detach(|| policy.misses(sequence, capacity))),
-            Argument::Python(class) => misses(class, sequence, capacity),
-        }
-    }
 }
 
 /// Leads a cache written in Python through the accesses; returns its misses.
@@ -91,7 +84,7 @@ fn misses(class: &Bound<'_, PyAny>, sequence: &Sequence, capacity: usize) -> PyR
 fn sequence(trace: &Bound<'_, PyAny>, block: Block, reads_only: bool) -> PyResult<Sequence> {
     let readers = readers(trace)?;
     let read = trace.py().detach(|| Sequence::read(readers.iter().map(|open| open()), block.0, None, reads_only));
-    Ok(read.map_err(|error| no_sequence(&error))?.0)
+    Ok(read.map_err(failed)?.0)
 }
 
 /// Replays a trace through one cache; returns counts and the miss ratio.
@@ -111,33 +104,39 @@ pub fn replay<'py>(
     let sequence = sequence(trace, block, reads_only)?;
     let capacity = capacities(Some(&[size.0]), &sequence, block.0)[0];
     let accesses = sequence.accesses().len() as u64;
-    let misses = policy.misses(py, &sequence, capacity)?;
-    let result = PyDict::new(py);
+    let misses = match &policy {
+        Argument::BuiltIn(policy) => py.detach(|| policy.misses(&sequence, capacity)),
+        Argument::Python(class) => misses(class, &sequence, capacity)?,
+    };
+    let counts = [
+        ("blocks", capacity as u64),
+        ("footprint_blocks", sequence.blocks() as u64),
+        ("requests", sequence.requests()),
+        ("accesses", accesses),
+        ("hits", accesses - misses),
+        ("misses", misses),
+    ];
+    let result = counts.into_py_dict(py)?;
     result.set_item("policy", policy.name())?;
-    result.set_item("blocks", capacity)?;
-    result.set_item("requests", sequence.requests())?;
-    result.set_item("accesses", accesses)?;
-    result.set_item("footprint_blocks", sequence.blocks())?;
-    result.set_item("hits", accesses - misses)?;
-    result.set_item("misses", misses)?;
     result.set_item("miss_ratio", misses as f64 / accesses as f64)?;
     Ok(result)
 }
 
-/// How a table of miss ratios is computed, beside policies and sizes.
-struct How {
+/// Compares policies over sizes, as `entrepot-lab sim replacement`; `None` are the twenty sizes of `--curve`.
+#[pyfunction]
+#[pyo3(
+    signature = (trace, policies, sizes=Some(usual()), *, block=Block::USUAL, reads_only=false, sample=None, samples=5),
+    text_signature = "(trace, policies, sizes=('1%', '5%', '10%', '20%'), *, block='4KiB', reads_only=False, \
+                      sample=None, samples=5)"
+)]
+pub fn compare<'py>(
+    trace: &Bound<'py, PyAny>,
+    policies: Vec<Argument<'py>>,
+    sizes: Option<Vec<CacheSize>>,
     block: Block,
     reads_only: bool,
     sample: Option<f64>,
     samples: u64,
-}
-
-/// The miss ratios of all policies over all sizes; `None` are the sizes of a curve.
-fn table<'py>(
-    trace: &Bound<'py, PyAny>,
-    policies: &[Argument<'py>],
-    sizes: Option<Vec<CacheSize>>,
-    how: &How,
 ) -> PyResult<Table> {
     let py = trace.py();
     let sizes = sizes.map(|sizes| sizes.iter().map(|size| size.0).collect::<Vec<Size>>());
@@ -145,26 +144,24 @@ fn table<'py>(
         return Err(wrong("there is no policy or no size; nothing was simulated; give at least one of each"));
     }
     let python = policies.iter().any(|policy| matches!(policy, Argument::Python(_)));
-    if how.sample.is_some_and(|share| python || how.samples < 2 || !(share > 0.0 && share <= 1.0)) {
+    if sample.is_some_and(|share| python || samples < 2 || !(share > 0.0 && share <= 1.0)) {
         let why = "a sample is a share above 0 and at most 1, drawn at least twice, for policies that are built in";
         return Err(wrong(format!("{why}; nothing was simulated; change `sample=` or `samples=`")));
     }
-    let sequence = sequence(trace, how.block, how.reads_only)?;
-    let capacities = capacities(sizes.as_deref(), &sequence, how.block.0);
-    let samples = how.sample.map(|share| Samples::draw(&sequence, share, how.samples));
-    let total = sequence.accesses().len() as f64;
+    let sequence = sequence(trace, block, reads_only)?;
+    let capacities = capacities(sizes.as_deref(), &sequence, block.0);
+    let samples = sample.map(|share| Samples::draw(&sequence, share, samples));
     let (mut names, mut points) = (Vec::new(), Vec::new());
-    for policy in policies {
+    for policy in &policies {
         let of_one: Vec<Point> = match policy {
             Argument::BuiltIn(policy) => {
                 let curves = py.detach(|| curves(&[*policy], &capacities, &sequence, samples.as_ref(), None));
                 curves.into_iter().flat_map(|curve| curve.points).collect()
             }
             Argument::Python(class) => {
-                let point = |&capacity: &usize| {
-                    let miss_ratio = misses(class, &sequence, capacity)? as f64 / total;
-                    Ok(Point { capacity, miss_ratio, error: 0.0 })
-                };
+                let ratio =
+                    |capacity| Ok(misses(class, &sequence, capacity)? as f64 / sequence.accesses().len() as f64);
+                let point = |&capacity| ratio(capacity).map(|miss_ratio| Point { capacity, miss_ratio, error: 0.0 });
                 capacities.iter().map(point).collect::<PyResult<_>>()?
             }
         };
@@ -174,35 +171,18 @@ fn table<'py>(
     let names: DictionaryArray<Int8Type> = names.iter().map(String::as_str).collect();
     Ok(Table::new(vec![
         ("policy", Arc::new(names)),
-        ("blocks", Arc::new(UInt64Array::from_iter_values(points.iter().map(|point| point.capacity as u64)))),
-        ("miss_ratio", Arc::new(Float64Array::from_iter_values(points.iter().map(|point| point.miss_ratio)))),
-        ("error", Arc::new(Float64Array::from_iter_values(points.iter().map(|point| point.error)))),
+        ("blocks", Arc::new(UInt64Array::from_iter_values(points.iter().map(|p| p.capacity as u64)))),
+        ("miss_ratio", Arc::new(Float64Array::from_iter_values(points.iter().map(|p| p.miss_ratio)))),
+        ("error", Arc::new(Float64Array::from_iter_values(points.iter().map(|p| p.error)))),
     ]))
 }
 
-/// Compares policies over sizes, as `entrepot-lab sim replacement`.
-#[pyfunction]
-#[pyo3(
-    signature = (trace, policies, sizes=usual(), *, block=Block::USUAL, reads_only=false, sample=None, samples=5),
-    text_signature = "(trace, policies, sizes=('1%', '5%', '10%', '20%'), *, block='4KiB', reads_only=False, sample=None, samples=5)"
-)]
-pub fn compare<'py>(
-    trace: &Bound<'py, PyAny>,
-    policies: Vec<Argument<'py>>,
-    sizes: Vec<CacheSize>,
-    block: Block,
-    reads_only: bool,
-    sample: Option<f64>,
-    samples: u64,
-) -> PyResult<Table> {
-    table(trace, &policies, Some(sizes), &How { block, reads_only, sample, samples })
-}
-
-/// Returns the miss ratios of one policy over many sizes: without `sizes`, the twenty of `--curve`.
+/// Returns the miss ratios of one policy over sizes.
 #[pyfunction]
 #[pyo3(
     signature = (trace, policy=LRU, sizes=None, *, block=Block::USUAL, reads_only=false, sample=None, samples=5),
-    text_signature = "(trace, policy='lru', sizes=None, *, block='4KiB', reads_only=False, sample=None, samples=5)"
+    text_signature = "(trace, policy='lru', sizes=None, *, block='4KiB', reads_only=False, \
+                      sample=None, samples=5)"
 )]
 pub fn curve<'py>(
     trace: &Bound<'py, PyAny>,
@@ -213,5 +193,5 @@ pub fn curve<'py>(
     sample: Option<f64>,
     samples: u64,
 ) -> PyResult<Table> {
-    table(trace, &[policy], sizes, &How { block, reads_only, sample, samples })
+    compare(trace, vec![policy], sizes, block, reads_only, sample, samples)
 }

@@ -3,7 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
 use arrow_array::types::Int8Type;
-use arrow_array::{Array, ArrayRef, StructArray};
+use arrow_array::{Array, ArrayRef, StringArray, StructArray};
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::{PyImportError, PyKeyError};
 use pyo3::prelude::*;
@@ -60,19 +60,16 @@ impl Table {
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let column = self.named(name)?;
         let Some(of_words) = column.as_dictionary_opt::<Int8Type>() else { return numbers(py, column) };
-        let words: Vec<_> = of_words.values().as_string::<i32>().iter().flatten().collect();
-        let list = of_words.keys().values().iter().map(|key| words[*key as usize]);
-        Ok(PyList::new(py, list.collect::<Vec<_>>())?.into_any())
+        let words = of_words.downcast_dict::<StringArray>().into_iter().flatten().flatten();
+        Ok(PyList::new(py, words.collect::<Vec<_>>())?.into_any())
     }
 
     /// All columns as lists.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         for name in self.columns.column_names() {
-            dict.set_item(
-                name,
-                PyList::new(py, self.__getitem__(py, name)?.try_iter()?.collect::<PyResult<Vec<_>>>()?)?,
-            )?;
+            let values = self.__getitem__(py, name)?.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            dict.set_item(name, values)?;
         }
         Ok(dict)
     }

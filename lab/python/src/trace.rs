@@ -1,6 +1,6 @@
 //! Traces of files and generators, held in memory as the columns of a table.
 
-use crate::errors::{unreadable, wrong};
+use crate::errors::{failed, wrong};
 use crate::table::Table;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
@@ -27,7 +27,7 @@ pub struct Trace {
 impl Trace {
     fn read(py: Python<'_>, mut reader: Box<dyn Reader>) -> PyResult<Bound<'_, Trace>> {
         let records = py.detach(|| reader.by_ref().collect::<Result<Vec<Record>, _>>());
-        let records = records.map_err(|error| unreadable(&error))?;
+        let records = records.map_err(failed)?;
         if records.is_empty() {
             return Err(wrong("the trace has no records; nothing was read; check its file and its format"));
         }
@@ -137,7 +137,7 @@ pub fn read_trace<'py>(
     let (format, time_unit) = (format.transpose()?, time_unit.transpose()?);
     let block_bytes = Some(block.0);
     let options = Options { format, lenient, time_unit, block_bytes, columns, ..Options::default() };
-    Trace::read(py, open(&path, &options).map_err(|error| unreadable(&error))?)
+    Trace::read(py, open(&path, &options).map_err(failed)?)
 }
 
 /// Generates a workload in the words of `--generate`, such as `zipf:theta=1.0`.
