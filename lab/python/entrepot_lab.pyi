@@ -1,7 +1,7 @@
 """Traces, replacement policies and simulated caches of Entrepot's laboratory."""
 
 from os import PathLike
-from typing import Any, Callable, Protocol, Sequence, Union, final
+from typing import Any, Callable, Iterable, Protocol, Sequence, Union, final
 
 __all__ = [
     "POLICIES", "Table", "Trace", "__version__", "compare", "curve", "generate", "read_trace", "replay", "sim_cache",
@@ -71,8 +71,8 @@ def replay(
 
 def compare(
     trace: Trace | Sequence[Trace],
-    policies: Sequence[_Policy],
-    sizes: Sequence[_Size] | None = ("1%", "5%", "10%", "20%"),
+    policies: _Policy | Iterable[_Policy],
+    sizes: _Size | Iterable[_Size] | None = ("1%", "5%", "10%", "20%"),
     *,
     block: _Size = "4KiB",
     reads_only: bool = False,
@@ -85,7 +85,7 @@ def compare(
 def curve(
     trace: Trace | Sequence[Trace],
     policy: _Policy = "lru",
-    sizes: Sequence[_Size] | None = None,
+    sizes: _Size | Iterable[_Size] | None = None,
     *,
     block: _Size = "4KiB",
     reads_only: bool = False,
@@ -95,7 +95,7 @@ def curve(
     """A miss-ratio curve, by default over twenty sizes from 0.1 % to all of the footprint."""
 
 def sim_cache(
-    trace: Trace | Sequence[Trace], levels: Sequence[str] = ["linux size=5%"], **settings: Any
+    trace: Trace | Sequence[Trace], levels: str | Iterable[str] = ["linux size=5%"], **settings: Any
 ) -> dict[str, Any]:
     """Simulates caches with prefetching over a disk: setup, census, report of `entrepot-lab sim cache --output json`.
     A level is `"PREFETCHER size=SIZE trigger=... coordinator=... replacement=..."`, the application's first. Settings

@@ -1,5 +1,6 @@
 //! Caches with prefetching over a disk: the result of `entrepot-lab sim cache` as a dict.
 
+use crate::arguments::Several;
 use crate::errors::{failed, wrong};
 use crate::trace::readers;
 use pyo3::prelude::*;
@@ -12,17 +13,17 @@ use sim::trace::{Error, Reader};
 /// Simulates levels of caches over a disk; returns setup, census and report.
 #[pyfunction]
 #[pyo3(
-    signature = (trace, levels=vec!["linux size=5%".to_owned()], **settings),
+    signature = (trace, levels=Several(vec!["linux size=5%".to_owned()]), **settings),
     text_signature = "(trace, levels=['linux size=5%'], **settings)"
 )]
 pub fn sim_cache<'py>(
     trace: &Bound<'py, PyAny>,
-    levels: Vec<String>,
+    levels: Several<String>,
     settings: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = trace.py();
     let mut setup = settings.map_or_else(|| Ok(Setup::default()), |settings| setup(&settings))?;
-    setup.levels = levels.iter().map(|words| LevelSetup::parse(words)).collect::<Result<_, _>>().map_err(wrong)?;
+    setup.levels = levels.0.iter().map(|words| LevelSetup::parse(words)).collect::<Result<_, _>>().map_err(wrong)?;
     simulate::check(&setup).map_err(wrong)?;
     let readers = readers(trace)?;
     let openers: Vec<_> = readers.iter().map(|open| move || Ok::<Box<dyn Reader>, Error>(open())).collect();

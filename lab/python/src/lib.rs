@@ -3,6 +3,7 @@
 //! It converts arguments and results; every figure is computed by `sim`, as in `entrepot-lab`. The signatures for users
 //! are in `entrepot_lab.pyi`.
 
+mod arguments;
 mod cache;
 mod errors;
 mod replacement;

@@ -1,8 +1,9 @@
 //! Miss ratios of replacement policies, built in or written in Python.
 
+use crate::arguments::{Block, CacheSize, Several};
 use crate::errors::{failed, wrong};
 use crate::table::Table;
-use crate::trace::{Block, readers};
+use crate::trace::readers;
 use arrow_array::types::Int8Type;
 use arrow_array::{DictionaryArray, Float64Array, UInt64Array};
 use pyo3::exceptions::PyTypeError;
@@ -40,21 +41,9 @@ impl<'py> FromPyObject<'_, 'py> for Argument<'py> {
     }
 }
 
-/// A size as an argument: `5%` of the footprint, `64MiB`, or a number of blocks.
-#[derive(Clone, Copy)]
-pub struct CacheSize(Size);
-
-impl FromPyObject<'_, '_> for CacheSize {
-    type Error = PyErr;
-
-    fn extract(size: Borrowed<'_, '_, PyAny>) -> PyResult<CacheSize> {
-        size.str()?.to_string().parse().map(CacheSize).map_err(wrong)
-    }
-}
-
 /// Sizes of a comparison, as of the command.
-fn usual() -> Vec<CacheSize> {
-    [1.0, 5.0, 10.0, 20.0].map(|percent| CacheSize(Size::Percent(percent))).to_vec()
+fn usual() -> Several<CacheSize> {
+    Several([1.0, 5.0, 10.0, 20.0].map(|percent| CacheSize(Size::Percent(percent))).to_vec())
 }
 
 impl<'py> Argument<'py> {
@@ -131,19 +120,19 @@ pub fn replay<'py>(
 )]
 pub fn compare<'py>(
     trace: &Bound<'py, PyAny>,
-    policies: Vec<Argument<'py>>,
-    sizes: Option<Vec<CacheSize>>,
+    policies: Several<Argument<'py>>,
+    sizes: Option<Several<CacheSize>>,
     block: Block,
     reads_only: bool,
     sample: Option<f64>,
     samples: u64,
 ) -> PyResult<Table> {
     let py = trace.py();
-    let sizes = sizes.map(|sizes| sizes.iter().map(|size| size.0).collect::<Vec<Size>>());
-    if policies.is_empty() || sizes.as_ref().is_some_and(Vec::is_empty) {
+    let sizes = sizes.map(|sizes| sizes.0.iter().map(|size| size.0).collect::<Vec<Size>>());
+    if policies.0.is_empty() || sizes.as_ref().is_some_and(Vec::is_empty) {
         return Err(wrong("there is no policy or no size; nothing was simulated; give at least one of each"));
     }
-    let python = policies.iter().any(|policy| matches!(policy, Argument::Python(_)));
+    let python = policies.0.iter().any(|policy| matches!(policy, Argument::Python(_)));
     if sample.is_some_and(|share| python || samples < 2 || !(share > 0.0 && share <= 1.0)) {
         let why = "a sample is a share above 0 and at most 1, drawn at least twice, for policies that are built in";
         return Err(wrong(format!("{why}; nothing was simulated; change `sample=` or `samples=`")));
@@ -152,7 +141,7 @@ pub fn compare<'py>(
     let capacities = capacities(sizes.as_deref(), &sequence, block.0);
     let samples = sample.map(|share| Samples::draw(&sequence, share, samples));
     let (mut names, mut points) = (Vec::new(), Vec::new());
-    for policy in &policies {
+    for policy in &policies.0 {
         let of_one: Vec<Point> = match policy {
             Argument::BuiltIn(policy) => {
                 let curves = py.detach(|| curves(&[*policy], &capacities, &sequence, samples.as_ref(), None));
@@ -187,11 +176,11 @@ pub fn compare<'py>(
 pub fn curve<'py>(
     trace: &Bound<'py, PyAny>,
     policy: Argument<'py>,
-    sizes: Option<Vec<CacheSize>>,
+    sizes: Option<Several<CacheSize>>,
     block: Block,
     reads_only: bool,
     sample: Option<f64>,
     samples: u64,
 ) -> PyResult<Table> {
-    compare(trace, vec![policy], sizes, block, reads_only, sample, samples)
+    compare(trace, Several(vec![policy]), sizes, block, reads_only, sample, samples)
 }

@@ -1,5 +1,6 @@
 //! Traces of files and generators, held in memory as the columns of a table.
 
+use crate::arguments::Block;
 use crate::errors::{failed, wrong};
 use crate::table::Table;
 use arrow_array::cast::AsArray;
@@ -7,7 +8,6 @@ use arrow_array::types::{Int8Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type
 use arrow_array::{DictionaryArray, Int8Array, PrimitiveArray, StringArray, types::ArrowPrimitiveType};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use sim::setup::size_bytes;
 use sim::simulate::{Workload, reader};
 use sim::trace::{Flags, Format, Op, Options, Reader, Record, TimeUnit, open};
 use std::path::PathBuf;
@@ -89,26 +89,6 @@ pub fn readers(trace: &Bound<'_, PyAny>) -> PyResult<Vec<impl Fn() -> Box<dyn Re
         move || reader(records.clone())
     };
     Ok(traces.iter().map(opener).collect())
-}
-
-/// Bytes of a block as an argument: a number, or words like `4KiB`.
-#[derive(Clone, Copy)]
-pub struct Block(pub u32);
-
-impl Block {
-    /// A page, as of the command.
-    pub const USUAL: Block = Block(Options::BLOCK_BYTES);
-}
-
-impl FromPyObject<'_, '_> for Block {
-    type Error = PyErr;
-
-    fn extract(block: Borrowed<'_, '_, PyAny>) -> PyResult<Block> {
-        let bytes = size_bytes("block", &block.str()?.to_string()).map_err(wrong)?;
-        let valid = u32::try_from(bytes).ok().filter(|bytes| bytes % 512 == 0).map(Block);
-        let why = "is no multiple of 512 below 4 GiB; nothing was simulated; choose one, like 4096";
-        valid.ok_or_else(|| wrong(format!("a block of {bytes} bytes {why}")))
-    }
 }
 
 /// Reads a trace of any format that `entrepot-lab trace stats` reads.

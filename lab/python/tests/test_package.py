@@ -95,6 +95,7 @@ class Replacement(unittest.TestCase):
     def test_figures_equal_the_command_s(self):
         trace = lab.generate(WORKLOAD, seed=3)
         self.check(lab.compare(trace, lab.POLICIES))
+        self.check(lab.compare(trace, "2q", "3%"), "--policy", "2q", "--size", "3%")
         sizes = ("--policy", "arc,lru", "--size", "64KiB,100,7%", "--block", "8KiB", "--reads-only")
         self.check(lab.compare(trace, ["arc", "lru"], ["64KiB", 100, "7%"], block=8192, reads_only=True), *sizes)
         self.check(lab.curve(trace, "sieve", sample=0.5), "--policy", "sieve", "--curve", "--sample", "0.5")
@@ -120,6 +121,7 @@ class Replacement(unittest.TestCase):
             (ValueError, "no replacement policy `mru`; nothing was.*choose", lambda: lab.replay(trace, "mru")),
             (ValueError, "size `5 apples`: a size is.*nothing was", lambda: lab.replay(trace, size="5 apples")),
             (ValueError, "no multiple of 512", lambda: lab.replay(trace, block=1000)),
+            (TypeError, "5 is no policy.*give a name", lambda: lab.replay(trace, 5)),
             (ValueError, "at least one of each", lambda: lab.compare(trace, [])),
             (ValueError, "sample", lambda: lab.curve(trace, Lru, sample=0.1)),
             (TypeError, "returned None.*return True for a hit", lambda: lab.replay(trace, forgets)),
