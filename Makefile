@@ -1,11 +1,11 @@
 # Two commands for a user: `make demo` and `make test`. Each does all its own set-up.
 # For developers: `make check` (fast), `make bench` (ratios, one run), `make bench-recovery` (an MPI program under failures),
-# `make docs` (man pages, completions), `make deb` and `make rpm` (packages), `make reference` (docs/reference, from what the programs say).
+# `make docs` (man pages, completions), `make deb`, `make rpm` and `make wheel` (packages), `make reference` (docs/reference, from what the programs say).
 
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help install deb rpm setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
+.PHONY: help install deb rpm wheel setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -41,6 +41,13 @@ rpm: build
 	@scripts/setup.sh rpm
 	@rm -f target/rpm/entrepot*.rpm
 	@packaging/rpm.sh
+
+# The laboratory for Python, target/wheels/entrepot_lab-*.whl; pip fetches maturin into target/.
+wheel: setup
+	@test -x target/wheel-tools/bin/maturin || \
+	{ python3 -m venv target/wheel-tools && target/wheel-tools/bin/pip install --quiet 'maturin>=1.9,<2'; }
+	@rm -f target/wheels/entrepot_lab-*.whl
+	target/wheel-tools/bin/maturin build --release --locked --manifest-path lab/python/Cargo.toml --target-dir target/python --out target/wheels
 
 # The demo's program alone and soon; `build` makes the fast ones.
 demo: demo-time setup

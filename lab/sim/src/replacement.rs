@@ -18,7 +18,7 @@ mod sequence;
 mod tiny_lfu;
 mod two_queues;
 
-pub use curve::{Curve, Point, Samples, lru_curve};
+pub use curve::{Curve, Point, Samples, capacities, curves, lru_curve};
 pub use sequence::{Sequence, SequenceError};
 
 /// A cache of equal blocks with one replacement policy.

@@ -5,7 +5,7 @@ mod report;
 mod workload;
 
 pub use report::{LevelFigures, Report, Times, rounded};
-pub use workload::Workload;
+pub use workload::{Workload, reader};
 
 use crate::replay::{Replay, Survey, SurveyError};
 use crate::setup::{Setup, SetupError};

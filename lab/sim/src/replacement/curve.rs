@@ -2,6 +2,53 @@
 
 use super::Policy;
 use super::sequence::Sequence;
+use crate::grid::side_by_side;
+use crate::setup::Size;
+
+/// Number of sizes of a curve, and their smallest share of the footprint.
+const SIZES: (i32, f64) = (20, 0.001);
+
+/// Returns `sizes` in blocks, each at least one. `None` stands for the sizes of a curve: twenty from 0.1 % to all of the
+/// footprint, in equal ratios.
+pub fn capacities(sizes: Option<&[Size]>, sequence: &Sequence, block_bytes: u32) -> Vec<usize> {
+    let blocks = sequence.blocks();
+    let (count, first) = SIZES;
+    let at = |n: i32| (blocks as f64 * first.powf(1.0 - f64::from(n) / f64::from(count - 1))).round() as usize;
+    let mut capacities: Vec<usize> = match sizes {
+        None => (0..count).map(at).collect(),
+        Some(sizes) => sizes.iter().map(|size| size.blocks(blocks as u64, u64::from(block_bytes)) as usize).collect(),
+    };
+    capacities.iter_mut().for_each(|capacity| *capacity = (*capacity).max(1));
+    capacities.dedup();
+    capacities
+}
+
+/// Returns the curves of all policies, estimated if there are samples. Exact LRU takes one pass for all capacities,
+/// other caches one pass each; `threads` caches run side by side, by default as many as there are cores.
+pub fn curves(
+    policies: &[Policy],
+    capacities: &[usize],
+    sequence: &Sequence,
+    samples: Option<&Samples>,
+    threads: Option<usize>,
+) -> Vec<Curve> {
+    let one_pass = |policy: Policy| policy == Policy::Lru && samples.is_none();
+    let chunk = |policy| if one_pass(policy) { capacities.len().max(1) } else { 1 };
+    let caches: Vec<(Policy, &[usize])> =
+        policies.iter().flat_map(|policy| capacities.chunks(chunk(*policy)).map(|some| (*policy, some))).collect();
+    let done = side_by_side(&caches, threads, |(policy, sizes)| match samples {
+        Some(samples) => samples.curve(*policy, sizes),
+        None if one_pass(*policy) => lru_curve(sequence, sizes),
+        None => Curve::exact(*policy, sequence, sizes),
+    });
+    let whole = |policy: &Policy| {
+        let of = done.iter().filter(|curve| curve.policy == *policy);
+        let mut points: Vec<Point> = of.flat_map(|curve| curve.points.iter().copied()).collect();
+        points.sort_by_key(|point| point.capacity);
+        Curve { policy: *policy, points }
+    };
+    policies.iter().map(whole).collect()
+}
 
 /// Miss ratios of one policy over sizes.
 #[derive(Clone, Debug, PartialEq)]

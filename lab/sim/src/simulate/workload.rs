@@ -174,7 +174,8 @@ fn streams_of(rates: &[f64], sigmas: &[f64], gaps: &[f64]) -> Vec<(f64, Arrivals
     rates.iter().enumerate().map(|(at, rate)| (*rate, arrivals(at))).collect()
 }
 
-fn reader(records: impl Iterator<Item = Record> + Send + 'static) -> Box<dyn Reader> {
+/// Returns records from memory or from a generator as a trace.
+pub fn reader(records: impl Iterator<Item = Record> + Send + 'static) -> Box<dyn Reader> {
     Box::new(Generated { records, accounting: Accounting::default() })
 }
 

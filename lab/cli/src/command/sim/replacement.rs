@@ -11,8 +11,7 @@ use clap::Args;
 use node::control::Problem;
 use rustix::time::ClockId;
 use serde_json::json;
-use sim::grid::side_by_side;
-use sim::replacement::{Curve, Point, Policy, Samples, Sequence, SequenceError, lru_curve};
+use sim::replacement::{Curve, Point, Policy, Samples, Sequence, SequenceError, capacities, curves};
 use sim::setup::Size;
 use std::path::{Path, PathBuf};
 
@@ -70,9 +69,6 @@ pub struct Replacement {
     output: Output,
 }
 
-/// Number of sizes of a curve, and their smallest share of the footprint.
-const CURVE: (i32, f64) = (20, 0.001);
-
 impl Replacement {
     pub fn run(self) -> Result<u8> {
         let policies = self.policies()?;
@@ -99,9 +95,10 @@ impl Replacement {
             sequence.blocks(),
             sequence.accesses().len() as f64 / decoded / 1e6
         );
-        let capacities = self.capacities(&sizes, &sequence, block);
+        let capacities = capacities((!self.curve).then_some(&sizes[..]), &sequence, block);
         let began = seconds(ClockId::ProcessCPUTime);
-        let curves = self.curves(&policies, &capacities, &sequence);
+        let samples = self.sample.map(|share| Samples::draw(&sequence, share, self.samples));
+        let curves = curves(&policies, &capacities, &sequence, samples.as_ref(), self.threads);
         let took = seconds(ClockId::ProcessCPUTime) - began;
         let caches = policies.len() * capacities.len();
         eprintln!("simulated  {caches} caches in {took:.3} CPU-seconds");
@@ -153,44 +150,6 @@ impl Replacement {
             eprintln!("skipped    {} malformed records", account.skipped_sum());
         }
         Ok(sequence)
-    }
-
-    fn capacities(&self, sizes: &[Size], sequence: &Sequence, block: u32) -> Vec<usize> {
-        let blocks = sequence.blocks();
-        let mut capacities: Vec<usize> = if self.curve {
-            let (count, first) = CURVE;
-            let at = |n: i32| (blocks as f64 * first.powf(1.0 - f64::from(n) / f64::from(count - 1))).round() as usize;
-            (0..count).map(at).collect()
-        } else {
-            sizes.iter().map(|size| size.blocks(blocks as u64, u64::from(block)) as usize).collect()
-        };
-        capacities.iter_mut().for_each(|capacity| *capacity = (*capacity).max(1));
-        capacities.dedup();
-        capacities
-    }
-
-    /// The curves of all policies. Exact LRU takes one pass for all sizes, other caches one pass each.
-    fn curves(&self, policies: &[Policy], capacities: &[usize], sequence: &Sequence) -> Vec<Curve> {
-        let samples = self.sample.map(|share| Samples::draw(sequence, share, self.samples));
-        let one_pass = |policy: Policy| policy == Policy::Lru && samples.is_none();
-        let caches: Vec<(Policy, &[usize])> = policies
-            .iter()
-            .flat_map(|policy| {
-                capacities.chunks(if one_pass(*policy) { capacities.len() } else { 1 }).map(|some| (*policy, some))
-            })
-            .collect();
-        let done = side_by_side(&caches, self.threads, |(policy, sizes)| match &samples {
-            Some(samples) => samples.curve(*policy, sizes),
-            None if one_pass(*policy) => lru_curve(sequence, sizes),
-            None => Curve::exact(*policy, sequence, sizes),
-        });
-        let whole = |policy: &Policy| {
-            let of = done.iter().filter(|curve| curve.policy == *policy);
-            let mut points: Vec<Point> = of.flat_map(|curve| curve.points.iter().copied()).collect();
-            points.sort_by_key(|point| point.capacity);
-            Curve { policy: *policy, points }
-        };
-        policies.iter().map(whole).collect()
     }
 
     fn show(&self, curves: &[Curve], capacities: &[usize]) -> Result<u8> {

@@ -1,0 +1,35 @@
+//! Errors of `sim` as Python exceptions. A message has cause, consequence and next step.
+
+use pyo3::PyErr;
+use pyo3::exceptions::PyValueError;
+use std::error::Error;
+use std::fmt::Display;
+use std::io;
+
+/// Options in the messages of `sim`, and the arguments that stand for them here.
+const ARGUMENTS: [(&str, &str); 7] = [
+    ("`--lenient`", "`lenient=True`"),
+    ("`--format`", "`format=`"),
+    ("`--time-unit s|ms|us|ns`", "`time_unit=`: s, ms, us or ns"),
+    ("`--columns time:ms,offset:sectors,length,op`", "`columns=\"time:ms,offset:sectors,length,op\"`"),
+    ("`--closed`, or `closed = true` beside the trace in a grid", "`closed=True`"),
+    ("--block", "`block=`"),
+    ("--until", "until="),
+];
+
+/// A `ValueError` about wrong input.
+pub fn wrong(message: impl Display) -> PyErr {
+    PyValueError::new_err(in_python(&message.to_string()))
+}
+
+fn in_python(message: &str) -> String {
+    ARGUMENTS.iter().fold(message.to_owned(), |text, (option, argument)| text.replace(option, argument))
+}
+
+/// The exception of a failure: an `OSError` of the system's kind if it has such a cause, otherwise a `ValueError`.
+pub fn failed(error: impl Error) -> PyErr {
+    match error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        Some(cause) => io::Error::new(cause.kind(), in_python(&error.to_string())).into(),
+        None => wrong(error),
+    }
+}

@@ -1,0 +1,32 @@
+//! The laboratory as a Python module: traces, replacement policies, and caches with prefetching.
+//!
+//! It converts arguments and results; every figure is computed by `sim`, as in `entrepot-lab`. The signatures for users
+//! are in `entrepot_lab.pyi`.
+
+mod arguments;
+mod cache;
+mod errors;
+mod replacement;
+mod table;
+mod trace;
+
+/// Traces, replacement policies and simulated caches of Entrepot's laboratory.
+#[pyo3::pymodule]
+mod entrepot_lab {
+    #[pymodule_export]
+    use super::cache::sim_cache;
+    #[pymodule_export]
+    use super::replacement::{compare, curve, replay};
+    #[pymodule_export]
+    use super::table::Table;
+    #[pymodule_export]
+    use super::trace::{Trace, generate, read_trace};
+    use pyo3::prelude::*;
+
+    /// Adds the constants.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("POLICIES", sim::replacement::Policy::ALL.map(|(_, word)| word).to_vec())
+    }
+}
