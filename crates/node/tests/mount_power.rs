@@ -53,7 +53,7 @@ unsafe impl rustix::ioctl::Ioctl for Shutdown {
     }
 }
 
-/// [S-025]
+/// [S-150]
 #[test]
 fn a_sync_of_a_directory_fails_once_the_disk_has_failed() {
     const WITHOUT_LOG: u32 = 2;
