@@ -12,7 +12,7 @@ use policy::Time;
 use policy::burst::admission::Event as Told;
 use policy::burst::buffer;
 use policy::volume::{Event, FileEvent};
-use rustix::fs::{Mode, OFlags, ResolveFlags, fsync, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
