@@ -216,7 +216,10 @@ impl Executor {
         let paths = match &self.results {
             None => Vec::new(),
             Some(path) if path.is_dir() => {
-                fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?
+                let paths = fs::read_dir(path)?.map(|entry| Ok(entry?.path()));
+                let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+                paths.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
+                paths
             }
             Some(path) => vec![path.clone()],
         };

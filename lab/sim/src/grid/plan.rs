@@ -89,9 +89,9 @@ pub struct TraceWish {
 pub struct Done {
     /// Axis values of the case.
     pub cell: Cell,
-    /// Its trace.
+    /// Trace of the case.
     pub wish: TraceWish,
-    /// Its setup.
+    /// Setup built from base, trace and axes.
     pub setup: Setup,
     /// Figures of the run.
     pub report: Report,
