@@ -74,9 +74,9 @@ pub struct Replacement {
 /// Number of sizes of a curve, and their smallest share of the footprint.
 const CURVE: (i32, f64) = (20, 0.001);
 
-/// Sizes from which one pass for the whole curve of LRU is faster than a pass each; measured: it takes as long as six
-/// to ten caches.
-const ONE_PASS_SIZES: usize = 8;
+/// Sizes from which one pass for the whole curve of LRU is faster than a pass each; measured: it takes as long as four
+/// to six caches.
+const ONE_PASS_SIZES: usize = 6;
 
 impl Replacement {
     pub fn run(self) -> Result<u8> {
