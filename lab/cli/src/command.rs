@@ -2,6 +2,7 @@
 
 mod bench;
 mod emulate_disk;
+mod executor;
 mod patterns;
 mod reproduce;
 mod rules;

@@ -469,3 +469,18 @@ fn miss_ratios_are_drawn_as_they_are_printed() {
         assert!(refused.stdout.is_empty());
     }
 }
+
+#[test]
+fn hits_and_misses_of_each_policy_add_up_to_the_accesses() {
+    let at = tempfile::tempdir().unwrap();
+    let run = ["replacement", "--generate", "oltp:scale=0.001", "--size", "1,5%,200%", "--output", "json"];
+    let shown: serde_json::Value = serde_json::from_slice(&sim(at.path(), &run).stdout).unwrap();
+    let number = |of: &serde_json::Value| of.as_u64().unwrap();
+    let (accesses, points) = (number(&shown["accesses"]), shown["points"].as_array().unwrap());
+    assert_eq!((number(&shown["bytes"]), points.len()), (accesses * 4096, 11 * 3));
+    for point in points {
+        let [hits, misses] = ["hits", "misses"].map(|of| number(&point["accounts"][of]));
+        assert_eq!(hits + misses, accesses, "{point}");
+        assert!((misses as f64 / accesses as f64 - point["miss_ratio"].as_f64().unwrap()).abs() < 1e-12, "{point}");
+    }
+}

@@ -94,7 +94,7 @@ pub fn replay<'py>(
     let capacity = capacities(Some(&[size.0]), &sequence, block.0)[0];
     let accesses = sequence.accesses().len() as u64;
     let misses = match &policy {
-        Argument::BuiltIn(policy) => py.detach(|| policy.misses(&sequence, capacity)),
+        Argument::BuiltIn(policy) => py.detach(|| policy.tally(&sequence, capacity).misses),
         Argument::Python(class) => misses(class, &sequence, capacity)?,
     };
     let counts = [
@@ -150,7 +150,10 @@ pub fn compare<'py>(
             Argument::Python(class) => {
                 let ratio =
                     |capacity| Ok(misses(class, &sequence, capacity)? as f64 / sequence.accesses().len() as f64);
-                let point = |&capacity| ratio(capacity).map(|miss_ratio| Point { capacity, miss_ratio, error: 0.0 });
+                let point = |&capacity| {
+                    let miss_ratio = ratio(capacity)?;
+                    Ok(Point { capacity, miss_ratio, error: 0.0, tally: None })
+                };
                 capacities.iter().map(point).collect::<PyResult<_>>()?
             }
         };

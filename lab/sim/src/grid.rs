@@ -1,4 +1,4 @@
-//! Grids: one setup varied along axes, run in parallel, resumed after a stop, compared pair by pair.
+//! Grids: one setup varied along axes, run in parallel, compared pair by pair.
 //!
 //! [`cross`] and [`side_by_side`] are for all worlds; the rest is for caches, whose grid file is:
 //!
@@ -23,11 +23,9 @@
 mod axes;
 mod parallel;
 mod plan;
-mod run;
 mod summary;
 
 pub use axes::{Case, Cell, Word, cross};
 pub use parallel::{alone, side_by_side};
-pub use plan::{Compare, Done, GridError, Plan, TraceWish, trace_setup};
-pub use run::{Progress, run};
+pub use plan::{Compare, Done, GridError, Plan, TraceWish, cell_text, trace_setup};
 pub use summary::{Comparison, Summary, summarise};

@@ -11,6 +11,7 @@ mod adaptive;
 mod curve;
 mod frequency;
 mod lirs;
+mod numbers;
 mod queues;
 mod recency;
 mod s3_fifo;
@@ -19,13 +20,41 @@ mod tiny_lfu;
 mod two_queues;
 
 pub use curve::{Curve, Point, Samples, capacities, curves, lru_curve};
-pub use sequence::{Sequence, SequenceError};
+pub use sequence::Sequence;
+
+use serde::Serialize;
 
 /// A cache of equal blocks with one replacement policy.
 pub trait Cache: Send {
     /// Accesses a block; returns whether it was there. `next` is the position of the next access to the same block, or
     /// [`Sequence::NEVER`]; only offline policies read it.
     fn access(&mut self, block: u32, next: u64) -> bool;
+
+    /// Accesses a whole sequence, with the positions of next accesses if the policy reads them.
+    fn run(&mut self, accesses: &[u32], nexts: Option<&[u64]>) -> Tally {
+        let mut tally = Tally::default();
+        for (at, block) in accesses.iter().enumerate() {
+            let next = nexts.map_or(Sequence::NEVER, |nexts| nexts[at]);
+            *if self.access(*block, next) { &mut tally.hits } else { &mut tally.misses } += 1;
+        }
+        tally
+    }
+}
+
+/// Accounts of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Accesses to blocks that were there.
+    pub hits: u64,
+    /// Accesses to blocks that were not.
+    pub misses: u64,
+}
+
+impl Tally {
+    /// Returns whether each access was a hit or a miss, and the first one to each block was a miss.
+    pub fn closes(&self, sequence: &Sequence) -> bool {
+        self.hits + self.misses == sequence.accesses().len() as u64 && self.misses >= sequence.blocks() as u64
+    }
 }
 
 /// A replacement policy.
@@ -98,19 +127,14 @@ impl Policy {
         }
     }
 
-    /// Returns the number of misses of a cache of `capacity` blocks over a whole sequence.
-    pub fn misses(self, sequence: &Sequence, capacity: usize) -> u64 {
-        let mut cache = self.cache(capacity, sequence.blocks());
-        let mut misses = 0;
-        if self == Policy::Belady {
-            for (block, next) in sequence.accesses().iter().zip(sequence.nexts()) {
-                misses += u64::from(!cache.access(*block, *next));
-            }
-        } else {
-            for block in sequence.accesses() {
-                misses += u64::from(!cache.access(*block, Sequence::NEVER));
-            }
-        }
-        misses
+    /// Returns hits and misses of a cache of `capacity` blocks over a whole sequence.
+    ///
+    /// # Panics
+    /// The accounts do not close: a bug of the policy.
+    pub fn tally(self, sequence: &Sequence, capacity: usize) -> Tally {
+        let nexts = (self == Policy::Belady).then(|| sequence.nexts());
+        let tally = self.cache(capacity, sequence.blocks()).run(sequence.accesses(), nexts);
+        assert!(tally.closes(sequence), "{} at {capacity} blocks: {tally:?}", self.word());
+        tally
     }
 }

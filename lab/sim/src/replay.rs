@@ -96,8 +96,12 @@ pub fn is_request(record: &Record) -> bool {
 
 /// Returns first block and number of blocks that `record` touches.
 pub(crate) fn blocks(record: &Record, block_bytes: u32) -> (u64, u64) {
-    let first = record.offset / u64::from(block_bytes);
-    let last = (record.end() - 1) / u64::from(block_bytes);
+    // Divisions took an eighth of the time of decoding; most blocks are a power of two.
+    let block = |byte: u64| match block_bytes.is_power_of_two() {
+        true => byte >> block_bytes.trailing_zeros(),
+        false => byte / u64::from(block_bytes),
+    };
+    let (first, last) = (block(record.offset), block(record.end() - 1));
     (first, last - first + 1)
 }
 

@@ -1,19 +1,22 @@
 //! `entrepot-lab reproduce`: the experiments of the five papers, each with a verdict.
 
 mod description;
-mod executor;
 mod formula;
 mod html;
 mod svg;
 mod text;
 mod verdict;
 
+use super::executor::{self, Answer, Executor, Inputs};
+use super::{Cli, Command, seconds};
 use crate::failure::{Failure, Result};
 use crate::shown;
-use clap::Args;
+use clap::{Args, Parser};
 use description::{Descriptions, Experiment};
-use executor::{Executor, shard, version, wrong};
-use serde::Serialize;
+use node::control::Problem;
+use rustix::time::ClockId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use verdict::{Circumstances, Judged, Verdict};
@@ -150,16 +153,14 @@ impl Reproduce {
 
     fn report(&self, descriptions: &Descriptions, chosen: &[&Experiment]) -> Result<Report> {
         let cases = descriptions.cases(chosen, &self.data, self.quick).map_err(wrong)?;
-        let cores = || std::thread::available_parallelism().map_or(1, Into::into);
-        let executor = Executor {
-            version: version()?,
-            results: self.results.clone(),
-            threads: self.threads.map_or_else(cores, usize::from),
-            shard: self.shard,
-        };
-        let outcome = executor.run(&cases)?;
+        std::fs::create_dir_all(&self.results)
+            .map_err(|error| Failure::of_io(&self.results.display().to_string(), &error))?;
+        let (version, threads) = (executor::version()?, self.threads.map(usize::from));
+        let mut executor = Executor::new(version.clone(), Some(self.results.clone()), threads);
+        executor.shard = self.shard;
+        let done = executor.run(&cases, |at, inputs| answer(&cases[at].words, inputs))?;
         let mut runs: BTreeMap<String, Commands> = BTreeMap::new();
-        for case in &cases {
+        for (case, done) in cases.iter().zip(&done) {
             let of = runs.entry(case.run.clone()).or_insert_with(|| {
                 let run = &descriptions.runs[&case.run];
                 Commands {
@@ -173,21 +174,16 @@ impl Reproduce {
                 }
             });
             of.cases += 1;
-            if let Some(kept) = outcome.kept.get(&case.words) {
+            if let Ok(kept) = done {
                 of.finished += 1;
                 of.cpu_s += kept.cpu_s;
                 of.inputs.extend(kept.inputs.clone());
             }
         }
         let cpu_s = runs.values().map(|of| of.cpu_s).sum();
-        let answers = outcome.kept.into_iter().map(|(words, kept)| (words, kept.answer)).collect();
-        let circumstances = Circumstances {
-            descriptions,
-            answers: &answers,
-            failures: &outcome.failures,
-            data: &self.data,
-            quick: self.quick,
-        };
+        let done = done.into_iter().map(|done| done.map(|kept| kept.answer));
+        let answers = cases.iter().map(|case| case.words.clone()).zip(done).collect();
+        let circumstances = Circumstances { descriptions, answers: &answers, data: &self.data, quick: self.quick };
         let row = |experiment: &&Experiment| {
             let (verdict, figures) = circumstances.judge(experiment);
             Row {
@@ -203,6 +199,56 @@ impl Reproduce {
             }
         };
         let rows = chosen.iter().map(row).collect();
-        Ok(Report { version: executor.version, quick: self.quick, cpu_s, cases: cases.len(), runs, rows })
+        Ok(Report { version, quick: self.quick, cpu_s, cases: cases.len(), runs, rows })
+    }
+}
+
+/// A finished case, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    command: String,
+    /// Hashes of the input files, by path.
+    inputs: Inputs,
+    cpu_s: f64,
+    answer: Value,
+}
+
+fn answer(words: &[String], inputs: &Inputs) -> Answer<Kept> {
+    let before = seconds(ClockId::ThreadCPUTime);
+    let answer = parsed(words)?.json().map_err(|failure| match failure {
+        Failure::Problem(problem) => problem.cause,
+        other => format!("{other:?}"),
+    })?;
+    let cpu_s = seconds(ClockId::ThreadCPUTime) - before;
+    let answer = answer.ok_or("the command has no answer in JSON")?;
+    Ok(Kept { command: words.join(" "), inputs: inputs.clone(), cpu_s, answer })
+}
+
+/// Parses a command of a description.
+fn parsed(words: &[String]) -> Answer<Command> {
+    let all = std::iter::once("entrepot-lab").chain(words.iter().map(String::as_str)).chain(["--output", "json"]);
+    Ok(Cli::try_parse_from(all).map_err(|error| error.to_string())?.command)
+}
+
+/// Parses a part and the number of parts.
+fn shard(text: &str) -> Answer<(u64, u64)> {
+    let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    parts.filter(|(i, n)| (1..=*n).contains(i)).ok_or_else(|| "give a part and the number of parts: 1/4".into())
+}
+
+/// A wrong description.
+fn wrong(cause: impl Into<String>) -> Failure {
+    let problem = Problem::wrong(cause.into()).so("nothing was simulated");
+    problem.try_this("see `entrepot-lab reproduce --list`").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_one_of_several() {
+        assert_eq!(shard("2/3"), Ok((2, 3)));
+        assert!(["0/3", "4/3", "x/3", "1"].iter().all(|text| shard(text).is_err()));
     }
 }

@@ -24,27 +24,14 @@ pub fn side_by_side<T: Sync, R: Send>(jobs: &[T], threads: Option<usize>, work: 
         return jobs.iter().map(work).collect();
     }
     let cores = || thread::available_parallelism().map_or(1, Into::into);
-    let mut done: Vec<Option<R>> = jobs.iter().map(|_| None).collect();
-    as_they_end(jobs, threads.unwrap_or_else(cores), || true, work, |at, result| done[at] = Some(result));
-    done.into_iter().flatten().collect()
-}
-
-/// Runs each job, and passes each result with the number of its job to `take` as soon as it is complete. Begins no
-/// further job once `go_on` returns false.
-pub(super) fn as_they_end<T: Sync, R: Send>(
-    jobs: &[T],
-    threads: usize,
-    go_on: impl Fn() -> bool + Sync,
-    work: impl Fn(&T) -> R + Sync,
-    mut take: impl FnMut(usize, R),
-) {
     let next = AtomicUsize::new(0);
     let (send, receive) = mpsc::channel();
+    let mut done: Vec<Option<R>> = jobs.iter().map(|_| None).collect();
     thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, jobs.len().max(1)) {
-            let (send, next, go_on, work) = (send.clone(), &next, &go_on, &work);
+        for _ in 0..threads.unwrap_or_else(cores).clamp(1, jobs.len().max(1)) {
+            let (send, next, work) = (send.clone(), &next, &work);
             scope.spawn(move || {
-                while go_on() {
+                loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(at) else { break };
                     if send.send((at, work(job))).is_err() {
@@ -54,6 +41,7 @@ pub(super) fn as_they_end<T: Sync, R: Send>(
             });
         }
         drop(send);
-        receive.into_iter().for_each(|(at, result)| take(at, result));
+        receive.into_iter().for_each(|(at, result)| done[at] = Some(result));
     });
+    done.into_iter().flatten().collect()
 }

@@ -89,9 +89,9 @@ pub struct TraceWish {
 pub struct Done {
     /// Axis values of the case.
     pub cell: Cell,
-    /// Its complete trace and setup: a case is run again if either has changed since.
+    /// Trace of the case.
     pub wish: TraceWish,
-    /// Setup, see `wish`.
+    /// Setup built from base, trace and axes.
     pub setup: Setup,
     /// Figures of the run.
     pub report: Report,
@@ -117,22 +117,6 @@ pub enum GridError {
         axis: String,
         /// Value of the baseline.
         baseline: String,
-    },
-    /// The results cannot be read or written.
-    #[error("{path}: {source}; cases that were done before are not lost. Give another file with --results")]
-    Results {
-        /// Path of the results.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: std::io::Error,
-    },
-    /// A case has failed.
-    #[error("case {cell}: {source}; the cases done so far are kept")]
-    Case {
-        /// Axis values of the case.
-        cell: String,
-        /// Error of the simulation.
-        source: crate::simulate::SimulateError,
     },
 }
 
@@ -198,17 +182,19 @@ impl TraceWish {
             block_bytes: Some(block_bytes),
             ..Options::default()
         };
-        match (&self.path, &self.generate) {
-            (Some(path), _) => {
-                let path = beside.join(placed(path).map_err(wrong)?);
-                Ok(Box::new(move || trace::open(&path, &options)))
-            }
-            (None, Some(words)) => {
-                let (workload, seed) = (Workload::parse(words)?, self.seed);
-                Ok(Box::new(move || Ok(workload.open(seed))))
-            }
-            (None, None) => Err(wrong("it has neither path nor generate".into())),
+        if let Some(path) = self.file(beside)? {
+            return Ok(Box::new(move || trace::open(&path, &options)));
         }
+        let words = self.generate.as_ref().ok_or_else(|| wrong("it has neither path nor generate".into()))?;
+        let (workload, seed) = (Workload::parse(words)?, self.seed);
+        Ok(Box::new(move || Ok(workload.open(seed))))
+    }
+
+    /// Returns the path of the file, if it is one, which is relative to `beside`.
+    pub fn file(&self, beside: &Path) -> Result<Option<PathBuf>, GridError> {
+        let path = self.path.as_deref().map(placed).transpose();
+        let path = path.map_err(|why| GridError::File(format!("trace `{}`: {why}", self.name)))?;
+        Ok(path.map(|path| beside.join(path)))
     }
 }
 
@@ -238,7 +224,7 @@ pub fn trace_setup(base: &Setup, wish: &TraceWish) -> Setup {
 }
 
 /// Formats a case on one line.
-pub(super) fn cell_text(cell: &Cell) -> String {
+pub fn cell_text(cell: &Cell) -> String {
     cell.iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,12 +1,16 @@
 //! Miss-ratio curves: exact for LRU in one pass, sampled for every policy.
 
-use super::Policy;
 use super::sequence::Sequence;
+use super::{Policy, Tally};
 use crate::grid::side_by_side;
 use crate::setup::Size;
 
 /// Number of sizes of a curve, and their smallest share of the footprint.
 const SIZES: (i32, f64) = (20, 0.001);
+
+/// Number of sizes from which one pass for the whole curve of LRU is faster than a pass each. Measured: it takes as long
+/// as four to six caches.
+const ONE_PASS_SIZES: usize = 6;
 
 /// Returns `sizes` in blocks, each at least one. `None` stands for the sizes of a curve: twenty from 0.1 % to all of the
 /// footprint, in equal ratios.
@@ -23,8 +27,8 @@ pub fn capacities(sizes: Option<&[Size]>, sequence: &Sequence, block_bytes: u32)
     capacities
 }
 
-/// Returns the curves of all policies, estimated if there are samples. Exact LRU takes one pass for all capacities,
-/// other caches one pass each; `threads` caches run side by side, by default as many as there are cores.
+/// Returns the curves of all policies, estimated if there are samples. Exact LRU takes one pass for many capacities, other
+/// caches one pass each; `threads` caches run side by side, by default as many as there are cores.
 pub fn curves(
     policies: &[Policy],
     capacities: &[usize],
@@ -32,7 +36,7 @@ pub fn curves(
     samples: Option<&Samples>,
     threads: Option<usize>,
 ) -> Vec<Curve> {
-    let one_pass = |policy: Policy| policy == Policy::Lru && samples.is_none();
+    let one_pass = |policy: Policy| policy == Policy::Lru && samples.is_none() && capacities.len() >= ONE_PASS_SIZES;
     let chunk = |policy| if one_pass(policy) { capacities.len().max(1) } else { 1 };
     let caches: Vec<(Policy, &[usize])> =
         policies.iter().flat_map(|policy| capacities.chunks(chunk(*policy)).map(|some| (*policy, some))).collect();
@@ -68,14 +72,21 @@ pub struct Point {
     pub miss_ratio: f64,
     /// Two standard errors over the samples; 0 for an exact ratio.
     pub error: f64,
+    /// Accounts of the cache; `None` for an estimate.
+    pub tally: Option<Tally>,
+}
+
+impl Point {
+    fn exact(capacity: usize, tally: Tally) -> Point {
+        let miss_ratio = tally.misses as f64 / (tally.hits + tally.misses) as f64;
+        Point { capacity, miss_ratio, error: 0.0, tally: Some(tally) }
+    }
 }
 
 impl Curve {
     /// Returns the exact miss ratios at `sizes`, with a pass over the sequence for each.
     pub fn exact(policy: Policy, sequence: &Sequence, sizes: &[usize]) -> Curve {
-        let total = sequence.accesses().len() as f64;
-        let ratio = |capacity| policy.misses(sequence, capacity) as f64 / total;
-        let points = sizes.iter().map(|&capacity| Point { capacity, miss_ratio: ratio(capacity), error: 0.0 });
+        let points = sizes.iter().map(|&capacity| Point::exact(capacity, policy.tally(sequence, capacity)));
         Curve { policy, points: points.collect() }
     }
 }
@@ -91,14 +102,18 @@ pub fn lru_curve(sequence: &Sequence, sizes: &[usize]) -> Curve {
         }
     }
     // hits[d]: accesses whose block is the d-th of the stack; a cache of d blocks or more has it.
-    let total = sequence.accesses().len() as f64;
+    let total = sequence.accesses().len() as u64;
     let mut below = hits;
     for at in 1..below.len() {
         below[at] += below[at - 1];
     }
-    let ratio = |capacity: usize| 1.0 - below[capacity.min(below.len() - 1)] as f64 / total;
-    let points = sizes.iter().map(|&capacity| Point { capacity, miss_ratio: ratio(capacity), error: 0.0 });
-    Curve { policy: Policy::Lru, points: points.collect() }
+    let point = |&capacity: &usize| {
+        let hits = below[capacity.min(below.len() - 1)];
+        let tally = Tally { hits, misses: total - hits };
+        assert!(tally.closes(sequence), "lru at {capacity} blocks: {tally:?}");
+        Point::exact(capacity, tally)
+    };
+    Curve { policy: Policy::Lru, points: sizes.iter().map(point).collect() }
 }
 
 /// Samples of the blocks of a sequence, drawn once for all policies and sizes: SHARDS with a fixed rate and its
@@ -121,13 +136,14 @@ impl Samples {
     pub fn curve(&self, policy: Policy, sizes: &[usize]) -> Curve {
         let point = |&capacity: &usize| {
             let scaled = ((capacity as f64 * self.rate).round() as usize).max(1);
-            let ratio = |sample: &Sequence| (policy.misses(sample, scaled) as f64 / self.expected).clamp(0.0, 1.0);
+            let ratio =
+                |sample: &Sequence| (policy.tally(sample, scaled).misses as f64 / self.expected).clamp(0.0, 1.0);
             let ratios: Vec<f64> = self.drawn.iter().map(ratio).collect();
             let n = ratios.len() as f64;
             let mean = ratios.iter().sum::<f64>() / n;
             let square = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>();
             let error = if n > 1.0 { 2.0 * (square / (n - 1.0) / n).sqrt() } else { f64::NAN };
-            Point { capacity, miss_ratio: mean, error }
+            Point { capacity, miss_ratio: mean, error, tally: None }
         };
         Curve { policy, points: sizes.iter().map(point).collect() }
     }

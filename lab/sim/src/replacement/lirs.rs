@@ -13,7 +13,7 @@ enum Status {
     High,
 }
 
-/// LIRS with 1 % of the cache for HIR blocks, and ghosts for as many evicted blocks as the cache holds.
+/// LIRS with 1 % of the cache for HIR blocks, and a stack of at most twice as many numbers as the cache has blocks.
 pub struct Lirs {
     capacity: usize,
     low_max: usize,
@@ -93,28 +93,28 @@ impl Lirs {
     fn evict(&mut self) {
         let Some(evicted) = self.queue.pop_back(0) else { return };
         self.set(evicted, Status::Away);
-        if !self.stack.is_in(0, evicted) {
-            return;
-        }
-        if let Some(forgotten) = self.ghosts.push_within(0, evicted, self.capacity) {
-            self.stack.remove(forgotten);
+        if self.stack.is_in(0, evicted) {
+            self.ghosts.push_front(0, evicted);
         }
     }
 }
 
 impl Cache for Lirs {
     fn access(&mut self, block: u32, _: u64) -> bool {
-        match self.status[block as usize] {
+        let status = self.status[block as usize];
+        match status {
             Status::Low => {
                 self.stack.move_to_front(0, block);
                 self.prune();
             }
             Status::High => self.hit_high(block),
-            Status::Away => {
-                self.miss(block);
-                return false;
-            }
+            Status::Away => self.miss(block),
         }
-        true
+        while self.stack.len(0) > 2 * self.capacity
+            && let Some(forgotten) = self.ghosts.pop_back(0)
+        {
+            self.stack.remove(forgotten);
+        }
+        status != Status::Away
     }
 }

@@ -1,9 +1,8 @@
 //! The accesses of a trace as numbers of blocks.
 
-use crate::replay::{blocks, is_request};
-use crate::trace::{Accounting, Error, Op, Reader};
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use super::numbers::Numbers;
+use crate::replay::{SurveyError, blocks, is_request};
+use crate::trace::{Accounting, Op, Reader};
 use std::sync::OnceLock;
 
 /// Accesses to blocks. It takes four bytes for each access.
@@ -12,23 +11,8 @@ pub struct Sequence {
     accesses: Vec<u32>,
     blocks: usize,
     requests: u64,
+    bytes: u64,
     nexts: OnceLock<Vec<u64>>,
-}
-
-/// Reason why a trace has no sequence.
-#[derive(Debug, thiserror::Error)]
-pub enum SequenceError {
-    /// The trace cannot be read.
-    #[error(transparent)]
-    Trace(#[from] Error),
-    /// The trace has too many blocks.
-    #[error("the trace has more than {} distinct blocks; nothing was simulated. Choose a larger --block", u32::MAX)]
-    Blocks,
-    /// The trace has no requests.
-    #[error(
-        "the trace has no reads or writes; nothing was simulated. Check its format with `entrepot-lab trace stats`"
-    )]
-    Empty,
 }
 
 impl Sequence {
@@ -39,40 +23,44 @@ impl Sequence {
     /// blocks of their own.
     ///
     /// # Errors
-    /// The trace is unreadable, or has too many blocks or no requests.
+    /// The trace is unreadable, its accounts do not close, or it has too many blocks or no requests.
     pub fn read(
         readers: impl IntoIterator<Item = Box<dyn Reader>>,
         block_bytes: u32,
         requests_max: Option<u64>,
         reads_only: bool,
-    ) -> Result<(Sequence, Vec<Accounting>), SequenceError> {
+    ) -> Result<(Sequence, Vec<Accounting>), SurveyError> {
         let (mut sequence, mut accounts) = (Sequence::default(), Vec::new());
-        let mut numbers: HashMap<(u64, u64), u32, BuildHasherDefault<Mix>> = HashMap::default();
+        let mut numbers = Numbers::default();
         for (trace, mut reader) in readers.into_iter().enumerate() {
+            let (mut census, mut is_cut) = (0, false);
             for record in reader.by_ref() {
                 let record = record?;
-                if !is_request(&record) || reads_only && record.op != Op::Read {
-                    continue;
-                }
-                if requests_max.is_some_and(|max| sequence.requests >= max) {
+                let counts = is_request(&record) && !(reads_only && record.op != Op::Read);
+                is_cut = counts && requests_max.is_some_and(|max| sequence.requests >= max);
+                if is_cut {
                     break;
+                }
+                census += 1;
+                if !counts {
+                    continue;
                 }
                 sequence.requests += 1;
                 let space = record.space() ^ (trace as u64) << 48;
                 let (first, count) = blocks(&record, block_bytes);
-                for block in first..first + count {
-                    let new = u32::try_from(numbers.len()).ok().filter(|new| *new < u32::MAX);
-                    let number = match numbers.get(&(space, block)) {
-                        Some(number) => *number,
-                        None => *numbers.entry((space, block)).or_insert(new.ok_or(SequenceError::Blocks)?),
-                    };
-                    sequence.accesses.push(number);
-                }
+                sequence.bytes += count * u64::from(block_bytes);
+                numbers.of(space, first, count, &mut sequence.accesses).ok_or(SurveyError::Blocks)?;
             }
-            accounts.push(reader.accounting().clone());
+            let accounting = reader.accounting().clone();
+            if !accounting.agrees(census, is_cut) {
+                return Err(SurveyError::accounts(&accounting, census));
+            }
+            accounts.push(accounting);
         }
         sequence.blocks = numbers.len();
-        if sequence.accesses.is_empty() { Err(SequenceError::Empty) } else { Ok((sequence, accounts)) }
+        let bytes = sequence.accesses.len() as u64 * u64::from(block_bytes);
+        assert_eq!(bytes, sequence.bytes, "each block of a request is one access");
+        if sequence.accesses.is_empty() { Err(SurveyError::Empty) } else { Ok((sequence, accounts)) }
     }
 
     /// A sequence of numbers that are dense from 0.
@@ -94,6 +82,11 @@ impl Sequence {
     /// Number of requests; each accesses one or more blocks.
     pub fn requests(&self) -> u64 {
         self.requests
+    }
+
+    /// Bytes of the accessed blocks.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// For each access the position of the next access to the same block, or [`Sequence::NEVER`].
@@ -135,20 +128,41 @@ pub(super) fn mixed(number: u64, seed: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Hasher for pairs of numbers.
-#[derive(Default)]
-struct Mix(u64);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Error, Record};
 
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
+    /// Requests of three blocks each, with any accounts.
+    struct Requests(u64, Accounting);
+
+    impl Iterator for Requests {
+        type Item = Result<Record, Error>;
+        fn next(&mut self) -> Option<Self::Item> {
+            self.0 = self.0.checked_sub(1)?;
+            Some(Ok(Record { offset: self.0 * 8192, length: 12_288, ..Record::default() }))
+        }
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    impl Reader for Requests {
+        fn accounting(&self) -> &Accounting {
+            &self.1
+        }
     }
 
-    fn write_u64(&mut self, number: u64) {
-        self.0 = mixed(number, self.0);
+    #[test]
+    fn a_trace_whose_accounts_do_not_close_is_refused() {
+        let read = |lines, records, max| {
+            let mut accounting = Accounting::default();
+            (accounting.lines, accounting.records) = (lines, records);
+            Sequence::read([Box::new(Requests(4, accounting)) as Box<dyn Reader>], 4096, max, false)
+        };
+        let (sequence, _) = read(4, 4, None).unwrap();
+        assert_eq!((sequence.accesses(), sequence.bytes()), (&[0, 1, 2, 3, 4, 0, 5, 6, 3, 7, 8, 5][..], 12 * 4096));
+        assert_eq!(read(3, 3, Some(2)).unwrap().0.requests(), 2);
+        for (lines, records, max) in [(5, 4, None), (3, 3, None), (5, 5, None), (2, 2, Some(2))] {
+            let error = read(lines, records, max).unwrap_err();
+            assert!(matches!(error, SurveyError::Accounts { .. }), "{error}");
+        }
     }
 }

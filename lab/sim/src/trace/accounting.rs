@@ -120,6 +120,12 @@ impl Accounting {
         self.lines == self.records + self.passed.iter().sum::<u64>() + self.skipped_sum()
     }
 
+    /// Returns whether the accounts close with this number of counted records. A cut trace has at least one more: the
+    /// record that ended it, and all others if it is sorted.
+    pub fn agrees(&self, counted: u64, is_cut: bool) -> bool {
+        self.closes() && if is_cut { self.records > counted } else { self.records == counted }
+    }
+
     /// Adds the accounts of another file.
     pub fn add(&mut self, other: &Accounting) {
         self.lines += other.lines;

@@ -163,7 +163,7 @@ impl Census {
 
     /// Returns whether the accounts of the reader agree with the records counted here.
     pub fn agrees(&self, accounting: &Accounting) -> bool {
-        accounting.closes() && accounting.records == self.records()
+        accounting.agrees(self.records(), false)
     }
 
     /// Returns the report.

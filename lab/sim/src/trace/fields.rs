@@ -55,19 +55,21 @@ pub fn need<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Result<&'a [u8],
 
 /// Parses a whole number.
 pub fn integer(field: &[u8]) -> Result<u64, Reason> {
-    if field.is_empty() {
-        return Err(Reason::NotANumber);
-    }
-    let mut value = 0u64;
-    for (at, byte) in field.iter().enumerate() {
+    // Any number of so many digits fits.
+    const FITS: usize = 19;
+    let (head, tail) = field.split_at(field.len().min(FITS));
+    let (mut value, mut all_digits) = (0u64, !field.is_empty());
+    for byte in head {
         let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            let negative = at == 0 && *byte == b'-' && field.len() > 1 && field[1..].iter().all(u8::is_ascii_digit);
-            return Err(if negative { Reason::OutOfRange } else { Reason::NotANumber });
-        }
-        value = value.checked_mul(10).and_then(|v| v.checked_add(u64::from(digit))).ok_or(Reason::OutOfRange)?;
+        all_digits &= digit <= 9;
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
     }
-    Ok(value)
+    if !all_digits || !tail.iter().all(u8::is_ascii_digit) {
+        let negative = field.strip_prefix(b"-").is_some_and(|of| !of.is_empty() && of.iter().all(u8::is_ascii_digit));
+        return Err(if negative { Reason::OutOfRange } else { Reason::NotANumber });
+    }
+    let add = |value: u64, byte: &u8| value.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
+    tail.iter().try_fold(value, add).ok_or(Reason::OutOfRange)
 }
 
 /// Parses a whole number of at most 32 bits.

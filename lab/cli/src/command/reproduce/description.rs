@@ -23,6 +23,7 @@
 //! ```
 
 use super::formula::{Cell, Formula, SEED};
+use crate::command::executor::Case;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -200,16 +201,6 @@ pub(super) enum Judge {
 enum Numbers {
     One(f64),
     Many(Vec<f64>),
-}
-
-/// A case: one simulation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Case {
-    pub run: String,
-    pub cell: Cell,
-    pub words: Vec<String>,
-    /// Input files among the words.
-    pub inputs: Vec<String>,
 }
 
 impl Figure {
@@ -396,7 +387,7 @@ mod tests {
             let cases = all.cases(&every, Path::new("/data"), quick).expect("cases");
             assert!(cases.len() > 100);
             for case in cases {
-                super::super::executor::parsed(&case.words).unwrap_or_else(|error| panic!("{:?}: {error}", case.words));
+                super::super::parsed(&case.words).unwrap_or_else(|error| panic!("{:?}: {error}", case.words));
             }
         }
     }

@@ -72,15 +72,13 @@ pub(super) struct Judged {
     pub missing: Option<String>,
 }
 
-/// Answers of finished cases, by their words.
-pub(super) type Answers = BTreeMap<Vec<String>, Value>;
+/// Answers of cases, by their words.
+pub(super) type Answers = BTreeMap<Vec<String>, Result<Value, String>>;
 
 /// Circumstances of a judgement.
 pub(super) struct Circumstances<'a> {
     pub descriptions: &'a Descriptions,
     pub answers: &'a Answers,
-    /// Why a case has no answer, by its words.
-    pub failures: &'a BTreeMap<Vec<String>, String>,
     pub data: &'a std::path::Path,
     pub quick: bool,
 }
@@ -129,11 +127,9 @@ impl Circumstances<'_> {
         let mut rows: Vec<(&Cell, &Value)> = Vec::new();
         for case in cases.iter().filter(|case| figure.covers(&case.cell)) {
             match self.answers.get(&case.words) {
-                Some(answer) => rows.push((&case.cell, answer)),
-                None => {
-                    let why = self.failures.get(&case.words).map_or("it has not run", String::as_str);
-                    return Err(why.to_owned());
-                }
+                Some(Ok(answer)) => rows.push((&case.cell, answer)),
+                Some(Err(why)) => return Err(why.clone()),
+                None => return Err("it has not run".into()),
             }
         }
         let trimmed: Vec<(Cell, &Value)> = rows

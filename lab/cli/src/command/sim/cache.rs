@@ -210,13 +210,9 @@ enum StreamsArg {
 impl Cache {
     pub fn run(self) -> Result<u8> {
         if let Some(path) = &self.grid {
-            return grid::run(path, self.results.as_deref(), self.threads(), self.output);
+            return grid::run(path, self.results.as_deref(), self.threads, self.output);
         }
         self.answer()?.write()
-    }
-
-    fn threads(&self) -> usize {
-        self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1)
     }
 
     /// One world, or the compared policies, on the named traces.
@@ -235,7 +231,7 @@ impl Cache {
             remark(self.output, &format!("trace      {}\n{trace}\n\n", wish.name))?;
         }
         if !policies.is_empty() {
-            let done = grid::side_by_side(&policies, &traces, &survey, self.threads())?;
+            let done = grid::side_by_side(&policies, &traces, &survey, self.threads)?;
             return Ok(figures::compared(&done, self.output));
         }
         if let Some(path) = &self.timeline {

@@ -1,7 +1,7 @@
 //! `entrepot-lab sim replacement`: miss ratios of replacement policies.
 
 use super::traces::TraceArgs;
-use super::{grid, said, setup_problem};
+use super::{grid, setup_problem, survey_problem};
 use crate::chart::{self, Labels, Series, Shape};
 use crate::command::seconds;
 use crate::failure::{Failure, Result};
@@ -11,14 +11,15 @@ use clap::Args;
 use node::control::Problem;
 use rustix::time::ClockId;
 use serde_json::json;
-use sim::replacement::{Curve, Point, Policy, Samples, Sequence, SequenceError, capacities, curves};
+use sim::replacement::{Curve, Point, Policy, Samples, Sequence, capacities, curves};
 use sim::setup::Size;
 use std::path::{Path, PathBuf};
 
 /// Compare replacement policies: miss ratios over cache sizes, without prefetching and times
 ///
 /// Each block that a request touches is one access, reads and writes alike. The trace is decoded once and kept in
-/// memory, four bytes for each access. Policies have the parameters of their papers and of libCacheSim.
+/// memory, four bytes for each access. A trace whose accounts do not close is refused, and each cache's hits and misses
+/// add up to the accesses. Policies have the parameters of their papers and of libCacheSim.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 POLICIES:
@@ -106,7 +107,7 @@ impl Replacement {
             std::fs::write(path, self.drawn(&curves, block))
                 .map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
         }
-        self.show(&curves, &capacities)
+        self.show(&curves, &capacities, &sequence)
     }
 
     fn drawn(&self, curves: &[Curve], block: u32) -> String {
@@ -142,26 +143,27 @@ impl Replacement {
         let readers = openers.iter().map(|opener| opener.open()).collect::<std::result::Result<Vec<_>, _>>();
         let readers = readers.map_err(|error| super::super::trace::problem(&error))?;
         let read = Sequence::read(readers, block, self.traces.limit_requests, self.reads_only);
-        let (sequence, accounts) = read.map_err(|error| match &error {
-            SequenceError::Trace(error) => super::super::trace::problem(error),
-            other => said(&other.to_string(), false),
-        })?;
+        let (sequence, accounts) = read.map_err(|error| survey_problem(&error))?;
         for account in accounts.iter().filter(|account| account.skipped_sum() > 0) {
             eprintln!("skipped    {} malformed records", account.skipped_sum());
         }
         Ok(sequence)
     }
 
-    fn show(&self, curves: &[Curve], capacities: &[usize]) -> Result<u8> {
+    fn show(&self, curves: &[Curve], capacities: &[usize], sequence: &Sequence) -> Result<u8> {
         type Row<'a> = (&'a Curve, &'a Point);
         let rows: Vec<Row<'_>> =
             curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point))).collect();
         match self.output {
             Output::Json => {
                 let points = rows.iter().map(|(curve, point)| {
-                    json!({ "policy": curve.policy.word(), "blocks": point.capacity, "miss_ratio": point.miss_ratio, "error": self.sample.map(|_| point.error) })
+                    json!({ "policy": curve.policy.word(), "blocks": point.capacity, "miss_ratio": point.miss_ratio,
+                        "error": self.sample.map(|_| point.error), "accounts": point.tally })
                 });
-                shown::json(&json!({ "points": points.collect::<Vec<_>>() }))?;
+                let [requests, accesses, bytes] =
+                    [sequence.requests(), sequence.accesses().len() as u64, sequence.bytes()];
+                let points: Vec<_> = points.collect();
+                shown::json(&json!({ "requests": requests, "accesses": accesses, "bytes": bytes, "points": points }))?;
             }
             Output::Csv => {
                 let columns = [
