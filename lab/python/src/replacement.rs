@@ -148,10 +148,9 @@ pub fn compare<'py>(
                 curves.into_iter().flat_map(|curve| curve.points).collect()
             }
             Argument::Python(class) => {
-                let ratio =
-                    |capacity| Ok(misses(class, &sequence, capacity)? as f64 / sequence.accesses().len() as f64);
-                let point = |&capacity| {
-                    let miss_ratio = ratio(capacity)?;
+                let accesses = sequence.accesses().len() as f64;
+                let point = |&capacity| -> PyResult<Point> {
+                    let miss_ratio = misses(class, &sequence, capacity)? as f64 / accesses;
                     Ok(Point { capacity, miss_ratio, error: 0.0, tally: None })
                 };
                 capacities.iter().map(point).collect::<PyResult<_>>()?
