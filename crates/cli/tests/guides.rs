@@ -183,7 +183,7 @@ fn laboratory(ours: &Path) -> PathBuf {
     static BUILT: Once = Once::new();
     let beside = ours.with_file_name("entrepot-lab");
     BUILT.call_once(|| {
-        let sources = ["lab", "terminal", "emulate", "sim", "store", "policy"];
+        let sources = ["lab", "terminal", "emulate", "sim", "object", "meta", "engine", "node", "policy"];
         let source = sources.iter().map(|name| newest(&root().join(folder_of(name)).join("src"))).max().flatten();
         if newest(&beside) > source {
             return;

@@ -23,11 +23,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// Crates that keep secrets out of their messages.
-const OURS: [&str; 11] = [
+const OURS: [&str; 14] = [
     "entrepot",
     "entrepot_lab",
     "policy",
-    "store",
+    "object",
+    "meta",
+    "engine",
+    "node",
     "source",
     "jobs",
     "sim",
@@ -45,7 +48,7 @@ fn wanted() -> Result<EnvFilter> {
     match std::env::var(ENVIRONMENT) {
         Err(_) => Ok(EnvFilter::new("info")),
         Ok(text) => parse(&text).map_err(|why| {
-            let next = "write a level, or crate=level, such as `info` or `warn,store=debug`; crates: ";
+            let next = "write a level, or crate=level, such as `info` or `warn,engine=debug`; crates: ";
             Problem::wrong(format!("{ENVIRONMENT}={text}: {why}"))
                 .so("nothing was started")
                 .try_this(format!("{next}{}", OURS.join(", ")))
@@ -177,10 +180,10 @@ mod tests {
 
     #[test]
     fn what_is_logged_is_said_by_levels_and_crates() {
-        for good in ["info", "off", "warn,store=debug", " engine::recovery=trace , connect=info", "", "DEBUG"] {
+        for good in ["info", "off", "warn,engine=debug", " engine::recovery=trace , connect=info", "", "DEBUG"] {
             assert!(parse(good).is_ok(), "{good:?}");
         }
-        for bad in ["inof", "garbage=zzz", "store", "stroe=debug", "store=debg", "hyper=debug"] {
+        for bad in ["inof", "garbage=zzz", "engine", "engnie=debug", "engine=debg", "hyper=debug"] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
     }

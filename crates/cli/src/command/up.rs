@@ -45,7 +45,7 @@ EXAMPLES:
   systemctl start entrepot@scratch     with packaging/entrepot@.service and /etc/entrepot/scratch.toml
 
 ENVIRONMENT:
-  ENTREPOT_LOG   what is logged, such as `info` or `store=debug`; in the background to STATE/daemon.log
+  ENTREPOT_LOG   what is logged, such as `info` or `engine=debug`; in the background to STATE/daemon.log
   ENTREPOT_LOG_FORMAT   `text`, `json` (an object a line) or `journal` (priorities for systemd)")]
 pub struct Up {
     /// The volume's file; the default is that of `--volume` or ENTREPOT_VOLUME, else `volume.toml` here.
