@@ -19,6 +19,7 @@ mod supervise;
 
 use crate::request::{Ending, PartKind, StepReport};
 use node::control::exit;
+use object::host::rename_durably;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -144,8 +145,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut file = private().truncate(true).open(&new)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    path.parent().map_or(Ok(()), |dir| std::fs::File::open(dir)?.sync_all())
+    rename_durably(&new, path)
 }
 
 /// Options for files of the spool: private, never through a symbolic link.

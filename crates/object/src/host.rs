@@ -81,6 +81,16 @@ pub fn sync_directory(directory: impl AsFd) -> rustix::io::Result<()> {
     rustix::fs::fstat(&directory).map(drop)
 }
 
+/// Renames a file, and makes its new name durable.
+///
+/// # Errors
+/// The file has the old name, or its new one may be lost.
+pub fn rename_durably(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::rename(from, to)?;
+    let directory = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(sync_directory(std::fs::File::open(directory)?)?)
+}
+
 /// The name of this host, as the kernel has it.
 pub fn name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()

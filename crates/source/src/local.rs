@@ -5,6 +5,7 @@ use crate::guard::same;
 use crate::runtime::Runtime;
 use engine::rights::with_rights_of;
 use engine::source::{Entry, EntryKind, Identity, Source, SourceError, Upload, Version};
+use object::host::rename_durably;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{Result as IoResult, Write};
@@ -238,11 +239,7 @@ impl LocalUpload {
 
     fn rename(&self, version: Version) -> Result<Version, SourceError> {
         let (from, to) = (self.temporary.clone(), self.path.clone());
-        let renamed = with_rights_of(&self.who, move || {
-            std::fs::rename(&from, &to)?;
-            let parent = to.parent().unwrap_or(Path::new("/")).to_path_buf();
-            File::open(parent)?.sync_all()
-        })?;
+        let renamed = with_rights_of(&self.who, move || rename_durably(&from, &to))?;
         renamed.map_err(|e| failure::of_io(&format!("rename to {}", self.path.display()), &e))?;
         Ok(version)
     }

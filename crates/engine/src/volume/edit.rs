@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::problem::{Problem, Problems};
 use super::template;
+use object::host::rename_durably;
 use policy::stripe::device::Measured;
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -101,14 +102,12 @@ fn change(file: &Path, name: &str, present: bool, edit: impl FnOnce(&str) -> Opt
 }
 
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
-    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let new = file.with_extension("toml.new");
     let mut written = std::fs::File::create(&new)?;
     written.set_permissions(std::fs::metadata(file)?.permissions())?;
     written.write_all(text.as_bytes())?;
     written.sync_all()?;
-    std::fs::rename(&new, file)?;
-    std::fs::File::open(directory)?.sync_all()
+    rename_durably(&new, file)
 }
 
 #[cfg(test)]

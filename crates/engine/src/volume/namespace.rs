@@ -136,8 +136,7 @@ pub(super) fn write_whole(namespace: &Path, name: &str, text: &str) -> std::io::
     let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
-    std::fs::rename(&new, namespace.join(name))?;
-    std::fs::File::open(namespace)?.sync_all()
+    host::rename_durably(&new, &namespace.join(name))
 }
 
 /// Opens the directories, and makes missing ones. The namespace itself is closed to other users, so that none bypasses

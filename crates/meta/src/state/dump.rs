@@ -9,6 +9,7 @@
 
 use super::{JournalEntry, State, TargetRecord};
 use crate::{Error, Result};
+use object::host::rename_durably;
 use object::volume_id::VolumeId;
 use policy::{FileId, ObjectId, TargetId};
 use serde::{Deserialize, Serialize};
@@ -178,9 +179,7 @@ pub fn write(state: &dyn State, volume: VolumeId, file: &Path) -> Result<usize> 
         let mut made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         std::io::Write::write_all(&mut made, text.as_bytes())?;
         made.sync_all()?;
-        std::fs::rename(&new, file)?;
-        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::File::open(parent)?.sync_all()
+        rename_durably(Path::new(&new), file)
     };
     put().map_err(|error| {
         drop(std::fs::remove_file(&new));

@@ -12,6 +12,7 @@ use super::Core;
 use crate::control::answers::Leftovers;
 use engine::events::Kind;
 use engine::recovery::Left;
+use object::host;
 use parking_lot::Mutex;
 use policy::maintenance::{Outcome, Task};
 use std::fs::OpenOptions;
@@ -52,7 +53,7 @@ impl Unclean {
                 PreviousEnd::Nothing(None)
             }
         };
-        if let Err(error) = std::fs::File::open(state_dir).and_then(|directory| directory.sync_all()) {
+        if let Err(error) = std::fs::File::open(state_dir).and_then(|directory| Ok(host::sync_directory(directory)?)) {
             tracing::debug!("the mark of a running daemon is not durable: {error}");
         }
         Unclean { mark, known: Mutex::new(known) }
