@@ -106,9 +106,11 @@ impl Executor {
     ) -> Result<Vec<Answer<A>>> {
         let mut lines = self.lines().map_err(|error| self.unusable(&error))?;
         let (mut answers, mut todo) = (Vec::new(), Vec::new());
-        let (mut hashes, mut nth) = (Inputs::new(), BTreeMap::<&str, usize>::new());
+        let (mut inputs_seen, mut nth) = (Inputs::new(), BTreeMap::<&str, usize>::new());
+        let mut hashes = Vec::new();
         for (at, case) in cases.iter().enumerate() {
-            let placed = self.place(case, &mut hashes);
+            let placed = self.place(case, &mut inputs_seen);
+            hashes.extend(placed.iter().map(|(hash, ..)| hash.clone()));
             let kept = placed.as_ref().ok().and_then(|(hash, ..)| kept(lines.get(hash)?));
             answers.push(match (placed, kept) {
                 (Err(why), _) => Some(Err(why)),
@@ -150,7 +152,7 @@ impl Executor {
         }
         let answers: Vec<Answer<A>> = answers.into_iter().flatten().collect();
         if answers.iter().all(Answer::is_ok) {
-            self.sort(cases, &lines, &mut hashes).map_err(|error| self.unusable(&error))?;
+            self.sort(&hashes, &lines).map_err(|error| self.unusable(&error))?;
         }
         Ok(answers)
     }
@@ -253,10 +255,9 @@ impl Executor {
     }
 
     /// Rewrites a file of results in the order of its cases, so that it does not depend on the number of threads.
-    fn sort(&self, cases: &[Case], lines: &BTreeMap<String, String>, hashes: &mut Inputs) -> io::Result<()> {
+    fn sort(&self, hashes: &[String], lines: &BTreeMap<String, String>) -> io::Result<()> {
         let Some(path) = self.results.as_ref().filter(|path| !path.is_dir()) else { return Ok(()) };
-        let placed = cases.iter().filter_map(|case| self.place(case, hashes).ok());
-        let text: String = placed.filter_map(|(hash, ..)| lines.get(&hash).map(String::as_str)).collect();
+        let text: String = hashes.iter().filter_map(|hash| lines.get(hash).map(String::as_str)).collect();
         let unfinished = path.with_extension("unfinished");
         fs::write(&unfinished, text)?;
         fs::rename(unfinished, path)

@@ -18,7 +18,7 @@ pub(super) fn opener(wish: &TraceWish, beside: &Path, block_bytes: u32) -> Resul
     wish.opener(beside, block_bytes).map_err(|error| said(&error.to_string(), true).into())
 }
 
-/// Run the grid in the file at `path`.
+/// Runs the grid in the file at `path`.
 pub(super) fn run(path: &Path, results: Option<&Path>, threads: Option<usize>, output: Output) -> Result<u8> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
     let plan = Plan::parse(&text).map_err(|error| grid_problem(&error))?;
