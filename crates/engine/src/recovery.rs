@@ -4,7 +4,7 @@
 //! decides; here a few workers execute the actions, and readers wait.
 
 mod case;
-pub mod check;
+mod check;
 mod driver;
 mod fetch;
 mod log;
@@ -14,6 +14,8 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "doubles"))]
+pub use check::world;
 pub use check::{Answered, Peers, Report, Scrubbed, Starts, Together};
 pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Left, Lost, Outcome, Part};
 pub use tally::Tally;

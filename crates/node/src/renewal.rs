@@ -149,6 +149,4 @@ fn rows(plan: &plan::Plan) -> Vec<Row> {
 }
 
 #[cfg(test)]
-mod rebuilt;
-#[cfg(test)]
 mod tests;

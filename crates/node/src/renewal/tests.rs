@@ -1,5 +1,7 @@
 //! Volumes in temporary directories that lose their state: what is restored, what is refused, a crash at each step.
 
+mod rebuilt;
+
 use super::*;
 use engine::volume::{NoServers, Volume, init};
 use meta::state::{SqliteState, State as _};
@@ -10,9 +12,10 @@ use policy::layout::{Layout, Mirror, MirrorState, OPEN_END, Object, ObjectState,
 use policy::{FileId, ObjectId, TargetId};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 struct World {
-    _dir: tempfile::TempDir,
+    dir: Arc<tempfile::TempDir>,
     file: PathBuf,
 }
 
@@ -21,7 +24,7 @@ impl World {
     fn new() -> (World, Vec<ObjectId>) {
         let dir = tempfile::tempdir().unwrap();
         let file = init(&dir.path().join("v"), None).unwrap();
-        let world = World { _dir: dir, file };
+        let world = World { dir: Arc::new(dir), file };
         drop(world.open());
         let volume = world.open();
         let objects = world.make_file(&volume, "f", &["fast0", "fast1"]);

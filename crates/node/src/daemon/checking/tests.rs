@@ -1,8 +1,8 @@
 //! Scans of one volume by several nodes in one process. `Post` delivers or drops their messages.
 
 use super::*;
-use engine::recovery::check::world::{Checked, kinds, new};
-use engine::recovery::check::{CheckOptions, FindingKind, Outcome, Report};
+use engine::recovery::world::{Checked, kinds, new};
+use engine::recovery::{CheckOptions, FindingKind, Outcome, Report};
 use engine::source::memory::data;
 use engine::stage::Stop;
 use engine::stage::world::QUIET;
