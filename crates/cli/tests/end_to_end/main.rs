@@ -36,6 +36,7 @@ mod job_watch;
 mod just_in_time;
 mod kept;
 mod killed;
+mod lanes;
 mod logged;
 mod loops;
 mod manifests;
