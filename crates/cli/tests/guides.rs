@@ -295,7 +295,6 @@ run_as_printed! {
     the_lines_of_watch_run_as_printed: "docs/guide/operate/watch.md",
     the_lines_of_device_fails_run_as_printed: "docs/guide/operate/device-fails.md",
     the_lines_of_adapt_run_as_printed: "docs/guide/operate/adapt.md",
-    the_lines_of_checkpoints_run_as_printed: "docs/guide/operate/checkpoints.md",
     the_lines_of_stage_run_as_printed: "docs/guide/stage.md",
     the_lines_of_jobs_run_as_printed: "docs/guide/jobs.md",
     the_lines_of_checkpointing_run_as_printed: "docs/guide/checkpointing.md",
