@@ -44,12 +44,12 @@ use terminal::EXIT_CODES;
 use terminal::completions::Completions;
 use terminal::man::Man;
 
-/// One scratch file system of the storage that is already there, which knows about the jobs that use it.
+/// One scratch file system over existing storage, with staging for the jobs that use it.
 ///
 /// A volume is described by a `volume.toml`: a directory for names, directories on devices (targets) for bytes, a
-/// directory for state. `entrepot up` mounts it and serves it; all other commands talk to that daemon. They find it by
-/// `--volume`, by the environment variable ENTREPOT_VOLUME, by the mount that a path (or the working directory) lies
-/// in, or because there is only one.
+/// directory for state. `entrepot up` mounts and serves it; the other commands send requests to that daemon. A command
+/// finds the volume by `--volume`, by the environment variable ENTREPOT_VOLUME, or by the mount that its path or the
+/// working directory lies in. Otherwise it takes the only volume that is mounted.
 #[derive(Debug, Parser)]
 #[command(
     name = "entrepot",
@@ -66,7 +66,7 @@ EXAMPLES:
 {EXIT_CODES}")
 )]
 pub struct Cli {
-    /// The volume's file or its mount point; only needed when several volumes are mounted or none is.
+    /// `volume.toml` of the volume, or its mount point; needed unless exactly one volume is mounted.
     #[arg(long, global = true, value_name = "VOLUME")]
     volume: Option<PathBuf>,
     #[command(subcommand)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Write the manual pages of all commands into a directory
 #[derive(Debug, Args)]
 pub struct Man {
-    /// Where to; made if it does not exist.
+    /// Directory of the pages; created if it does not exist.
     dir: PathBuf,
 }
 

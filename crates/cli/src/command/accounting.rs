@@ -14,18 +14,18 @@ use std::collections::BTreeMap;
 
 /// Show what each user or each job read, wrote and staged
 ///
-/// Days are days in UTC; without `--since` the last 30. By user: what went through the mount of any node, and what was
-/// staged. By job: what its commands staged, what was fetched again from the sources of its files, and how long its
-/// script ran. Root and the user who runs the daemon see all, others themselves. A daemon that is killed loses the last
-/// ten seconds.
+/// Days are in UTC; without `--since` the last 30 are shown. A user's row has the bytes that passed the mounts of all
+/// nodes, and staged bytes. A job's row has the bytes that its commands staged, the bytes that were fetched again from
+/// the sources of its files, and the run time of its script. Root and the user who runs the daemon see all rows, other
+/// users their own. A killed daemon loses the last ten seconds.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot accounting                                          who did how much in the last 30 days
+  entrepot accounting                                          all users in the last 30 days
   entrepot accounting --by job --user ada
   entrepot accounting --since 2026-11-01 --until 2026-11-30 --output csv > november.csv")]
 pub struct Accounting {
-    /// A row for each what.
+    /// Key of the rows.
     #[arg(long, value_enum, default_value = "user")]
     by: By,
     /// The first day, such as `2026-11-01`.
@@ -37,16 +37,16 @@ pub struct Accounting {
     /// Only this user, by name or number.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// How to write it; `csv` is for spreadsheets, in bytes and seconds.
+    /// Format of the output; `csv` is for spreadsheets, in bytes and seconds.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// Their number and name.
+    /// Users, by number and name.
     User,
-    /// Its number and name.
+    /// Jobs, by number and name.
     Job,
 }
 

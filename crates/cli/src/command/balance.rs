@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Interval of progress checks with `--wait`.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Even out how full the targets of each tier are, after one was added
+/// Even out the fill of the targets of each tier, after one was added
 ///
 /// Files move from targets that are fuller than their tier to emptier ones, at the speed of `[mover] rate`, until each
 /// is as full as its tier within the spread. No file changes its tier, and widths and mirrors stay. Files in use stay
@@ -38,41 +38,41 @@ enum Verb {
     /// Start balancing targets
     #[command(after_help = "EXAMPLES:\n  entrepot balance start\n  entrepot balance start --spread 2% --wait")]
     Start {
-        /// How far from its tier's fill a target may be.
+        /// Largest difference between the fill of a target and that of its tier.
         #[arg(long, default_value = "5%", value_parser = percent(), value_name = "PERCENT")]
         spread: u64,
-        /// Return when it is over.
+        /// Return at the end of the balance.
         #[arg(long)]
         wait: bool,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Show how far it is, and how the last one ended
+    /// Show the progress of the present balance, or the end of the last one
     #[command(after_help = "EXAMPLES:\n  entrepot balance status\n  entrepot balance status --output json")]
     Status {
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Make no more moves for a while
+    /// Pause the moves
     #[command(after_help = "EXAMPLES:\n  entrepot balance pause")]
     Pause {
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
     /// Resume the moves
     #[command(after_help = "EXAMPLES:\n  entrepot balance resume")]
     Resume {
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// End it; what was moved stays where it is now
+    /// End the balance; moved files stay moved
     #[command(after_help = "EXAMPLES:\n  entrepot balance stop")]
     Stop {
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },

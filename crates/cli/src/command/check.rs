@@ -11,11 +11,11 @@ use node::control::answers::{self, read};
 use node::control::{Client, Request, exit};
 use std::path::PathBuf;
 
-/// Look for lost, half-done and left-over objects, and set them right
+/// Find lost, incomplete and orphaned objects, and repair them
 ///
-/// All targets are probed at the same time, then every file is compared with its objects on them. With `--repair`,
-/// lost objects are copied from a mirror or fetched from the source (only the missing ranges), and stale mirrors are
-/// resynced; orphans are removed, unless a part of the volume could not be seen. With `--deep` every byte is read:
+/// All targets are probed at the same time, then every file is compared with its objects on them. With `--repair`, lost
+/// objects are copied from a mirror or fetched from the source (only the missing ranges), and stale mirrors are
+/// resynced; orphans are removed, unless a part of the volume could not be checked. With `--deep` every byte is read:
 /// staged files are compared with their checksums and mirrors with each other, no faster than `[mover] rate`. It may
 /// run while the volume is used and may be interrupted. On a volume of several nodes each checks a part of the files,
 /// whichever node runs the command. The exit code is 7 when damage was found and not repaired, or when a node did not
@@ -29,22 +29,22 @@ EXAMPLES:
   entrepot check --deep /mnt/scratch/input
   entrepot check --before-job /mnt/scratch/input    repair what a job is about to read")]
 pub struct Check {
-    /// Set right what is wrong.
+    /// Repair the damage.
     #[arg(long)]
     repair: bool,
-    /// Read every byte and compare.
+    /// Read every byte, and compare it with checksums or mirrors.
     #[arg(long)]
     deep: bool,
-    /// After a backup was put back: also remove objects that are younger than it and belong to no file.
+    /// After a restore from a backup: also remove objects that are newer than it and belong to no file.
     #[arg(long, requires = "repair")]
     drop_unknown: bool,
-    /// These paths are the input of a job: repair their files, ask nothing about the rest.
+    /// Repair these paths, as the input of a job, and check nothing else.
     #[arg(long)]
     before_job: bool,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-    /// Files and directories to look at; everything if none is named.
+    /// Files and directories to check; default: the whole volume.
     paths: Vec<PathBuf>,
 }
 

@@ -12,11 +12,11 @@ use restart::Restart;
 pub use versions::burst_line;
 use versions::{Begin, Commit, List, Status};
 
-/// Checkpoints: begin, commit, list, restart, and advice on how often
+/// Begin, commit and list checkpoint versions, restart from them, and get advice on their interval
 ///
-/// On a volume with a burst buffer (`[burst]` in volume.toml) files whose path matches one of its patterns are
-/// checkpoints by themselves, complete when they are closed. `begin` and `commit` are for other paths, and for
-/// explicit versions: a version that was begun counts only once it was committed.
+/// On a volume with a burst buffer (`[burst]` in volume.toml) files whose paths match one of its patterns are
+/// checkpoints, complete when they are closed. `begin` and `commit` are for other paths, and for explicit versions: a
+/// version that was begun counts after its commit.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

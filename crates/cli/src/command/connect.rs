@@ -19,22 +19,24 @@ use std::time::Duration;
 
 /// Reach a server over several connections behind one mount point
 ///
-/// SERVERS has the form that the file system's own mount command takes; several, separated by commas, must show the
-/// same directory, and the connections are dealt out among them. The file system is shown as it is: nothing is
-/// striped, nothing is stored beside it. The mounts themselves are private: no other process sees them. A broken
-/// connection is taken out of use, its operations under way are done over another where that is safe, and it is
-/// mounted again. Needs root. Ends with Ctrl-C or by unmounting.
+/// SERVERS has the form of the file system's own mount command. Several servers, separated by commas, must show the
+/// same directory, and share the connections. The mount point shows the plain file system: nothing is striped, and
+/// nothing is stored beside it. The mounts are private to this process. A broken connection is taken out of use and
+/// mounted again; its operations are repeated over another one where that is safe. The command needs root, and ends
+/// with Ctrl-C or by unmounting.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 TYPES:
-  glusterfs, nfs, nfs4, cifs, sshfs    mounted without caches of their own, so that several look like one
+  glusterfs, nfs, nfs4, cifs, sshfs    mounted without caches
   bind                                 a local directory
-  any other that `mount -t` knows      give options with -o that keep it from caching
+  any other that `mount -t` knows      give options with -o that switch its caches off
 
 POLICIES:
-  load        the connection with the least to do, by measure; a file that is written stays on one unless several are faster;
-              large reads are split over idle ones when that pays
-  single      the thread that opens a file chooses, by its number; the kernel reads and writes such files past this process
+  load        the connection with the least work, as measured; large reads are split over idle
+              ones if that is faster; a file that is written stays on one connection, unless
+              several are faster
+  single      one connection per file, by the number of the thread that opens it; the kernel can
+              read and write such files by itself
   multiple    each operation on an open file takes the next connection
   automatic   writes as single, reads as multiple
 
@@ -45,13 +47,13 @@ EXAMPLES:
   entrepot connect --status /mnt/scratch
   umount /mnt/scratch")]
 pub struct Connect {
-    /// Where the file system is: SERVER:/PATH[,SERVER:/PATH ...].
+    /// Address of the file system: SERVER:/PATH[,SERVER:/PATH ...].
     #[arg(required_unless_present = "status")]
     servers: Option<String>,
-    /// Where to show it: an existing directory.
+    /// Mount point: an existing directory.
     #[arg(required_unless_present = "status")]
     mountpoint: Option<PathBuf>,
-    /// How many connections.
+    /// Number of connections.
     #[arg(short = 'n', long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CONNECTIONS_MAX)))]
     connections: u16,
     /// Type of the file system.
@@ -63,34 +65,34 @@ pub struct Connect {
     /// Policy that chooses the connection.
     #[arg(long, default_value_t, value_name = "POLICY")]
     policy: Policy,
-    /// Let the kernel read and write files by itself: where the policy keeps a file on one connection, or not at all.
-    /// The kernel's own operations are not repeated when its connection breaks.
+    /// Files that the kernel reads and writes by itself: those that the policy keeps on one connection (auto), or none
+    /// (off). Operations of the kernel are not repeated when the connection breaks.
     #[arg(long, value_enum, default_value = "auto")]
     passthrough: Pass,
-    /// Path of the bytes where the file system has a client library (GlusterFS: libgfapi): over the library if it is
-    /// there and the mounts are not measured to be clearly faster at the start, over the mounts, or over the library.
+    /// Path of the bytes of a file system with a client library (GlusterFS: libgfapi): the mounts, the library, or
+    /// (auto) the library unless the mounts are clearly faster at the start.
     #[arg(long, default_value_t, value_name = "auto|mount|library")]
     bytes_over: BytesOver,
-    /// Acknowledge writes before the server has them, up to so many bytes of all files; 0 to let each wait for the
-    /// server. They are kept and sent again when a connection breaks; fsync and close wait for them.
+    /// Bytes of all files that are acknowledged before the server has them; with 0 each write waits for the server.
+    /// Such writes are sent again after a broken connection; fsync and close wait for them.
     #[arg(long, default_value_t = WRITE_BEHIND_BYTES, value_parser = size, value_name = "SIZE", hide_default_value = true)]
     write_behind: u64,
     /// Timeout after which a connection without an answer is taken out of use.
     #[arg(long, default_value = "10s", value_name = "TIME")]
     deadline: humantime::Duration,
-    /// How long an operation waits when no connection can be used, before it fails.
+    /// Longest wait of an operation while no connection can be used.
     #[arg(long, default_value = "5m", value_name = "TIME")]
     patience: humantime::Duration,
-    /// How long the kernel may believe names and attributes, which others may change.
+    /// Time for which the kernel caches names and attributes, which other nodes may change.
     #[arg(long, default_value = "1s", value_name = "TIME")]
     timeout: humantime::Duration,
-    /// Show what the connections behind a mount point do.
+    /// Show the connections behind a mount point.
     #[arg(long, value_name = "MOUNTPOINT", conflicts_with_all = ["servers", "mountpoint", "detach"])]
     status: Option<PathBuf>,
-    /// How the status is written.
+    /// Format of the status.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
-    /// Go to the background when it is mounted.
+    /// Continue in the background once it is mounted.
     #[arg(long)]
     detach: bool,
     /// This is the process in the background: its first line of output reports the start.

@@ -13,28 +13,28 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Show how much room there is, and what takes it
+/// Show the size and use of targets, or the space that files take
 ///
-/// Without `--by` the devices: size, used and free of each target, of each tier and of the volume. Targets on one file
-/// system share its space, which is counted once. With `--by` the files: every name is looked at, so it takes as long
-/// as `entrepot find`. `size` is what they read as; `on targets` has each of their mirrors, and not what lies in stubs.
-/// Root and the user who runs the daemon see everybody's files, others their own. The exit code is 7 when something
+/// Without `--by` the command shows size, used and free space of each target, of each tier and of the volume. Space
+/// that several targets share on one file system is counted once. With `--by` it sums files, and scans every name, as
+/// `entrepot find` does. `size` is the sum of file lengths; `on targets` counts each mirror, and no small files in
+/// stubs. Root and the user who runs the daemon see all files, other users their own. The exit code is 7 if a part
 /// could not be read.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot df                              which targets are full
-  entrepot df --by user                    whose files take the room
-  entrepot df --by age /mnt/scratch/run    how long they were not used
+  entrepot df                              space of each target
+  entrepot df --by user                    space by owner
+  entrepot df --by age /mnt/scratch/run    space by time since the last use
   entrepot df --by dir --output json")]
 pub struct Df {
     /// Key to sum files by.
     #[arg(long, value_enum)]
     by: Option<By>,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-    /// The directory whose files are summed; the whole volume if none is named.
+    /// Directory whose files are summed; default: the whole volume.
     #[arg(requires = "by")]
     dir: Option<PathBuf>,
 }
@@ -43,9 +43,9 @@ pub struct Df {
 enum By {
     /// Owner of the files.
     User,
-    /// The time since they were used last.
+    /// Time since the last use.
     Age,
-    /// The directory that they lie in, directly below the one that is looked at.
+    /// Directories directly below DIR.
     Dir,
 }
 

@@ -20,13 +20,13 @@ use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Look for what of this machine would make a volume fail, run slowly or lose data
+/// Check this machine for faults that would make a volume fail, run slowly or lose data
 ///
 /// It checks kernel and FUSE, limits, the file systems of namespace, state and targets (space, inodes, permissions,
 /// clocks), and files with secrets. It also checks the server of the state, the endpoint, programs that the volume
-/// calls, and the daemon if one runs. Every condition that `up` would refuse is a failure. Nothing is changed, and a
-/// check without an answer is given up after 15 seconds and named. Without a volume, named or mounted, only the
-/// machine is checked. The exit code is 1 if there is a failure; warnings do not change it.
+/// calls, and the daemon if one runs. Every condition that `up` would refuse is a failure. Nothing is changed. A check
+/// without an answer ends after 15 seconds and is reported. Without a volume, named or mounted, only the machine is
+/// checked. The exit code is 1 if there is a failure; warnings do not change it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -36,7 +36,7 @@ EXAMPLES:
 pub struct Doctor {
     /// The volume's file.
     file: Option<PathBuf>,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
     /// This is the process that makes one look.

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Unmount the volume and stop its daemon
 ///
-/// Refused with the list of users while somebody has files open there or stands in it. With `--force` the calls of
-/// waiting processes end with an error, whatever the targets or the daemon itself do; what was acknowledged is kept.
-/// Running jobs go on; the next `entrepot up` takes them up again.
+/// While processes use the mount, the command is refused and lists them. With `--force` waiting calls end with an
+/// error, even if a target or the daemon hangs; acknowledged writes are kept. Running jobs continue, and the next
+/// `entrepot up` manages them again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -22,10 +22,10 @@ EXAMPLES:
   entrepot down --force
   entrepot --volume scratch/volume.toml down")]
 pub struct Down {
-    /// Its mount point; default: the volume of `--volume` or of this directory, or the only one.
+    /// Mount point of the volume; default: the volume of `--volume` or of this directory, or the only one.
     #[arg(value_name = "MOUNTPOINT")]
     at: Option<PathBuf>,
-    /// Turn calls of waiting processes into errors and unmount in any case.
+    /// Unmount in any case; waiting calls end with an error.
     #[arg(long)]
     force: bool,
 }

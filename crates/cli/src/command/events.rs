@@ -16,32 +16,33 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Interval of attempts to reach a daemon that ended.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Show what the volume does: moves, recoveries, targets, nodes, jobs, and why
+/// Show events of the volume with their reasons: moves, recoveries, targets, nodes, jobs
 ///
-/// One line each, the oldest first: when, what kind, which file, what, which mechanism, why. The daemon remembers about
-/// four thousand of them until it ends. Root and the user who runs the daemon see all, others what happens to their own
-/// files and jobs and to targets and nodes. On a cluster these are the events of this node's daemon: what is decided
-/// for all, such as tiering, is seen on the node that leads.
+/// Each line has time, kind, file, action, mechanism and reason, the oldest first. The daemon keeps about 4,000 events
+/// until it ends. Root and the user who runs the daemon see all events; other users see those of their own files and
+/// jobs, and of targets and nodes. On a cluster these are the events of this node; decisions for all nodes, such as
+/// tiering, are events of the leader.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   entrepot events --since 1h
-  entrepot events --follow --target fast0             what a drain of fast0 does
+  entrepot events --follow --target fast0             events of a drain of fast0
   entrepot events --follow --kind move --kind job --output json | jq -c '[.path, .why]'")]
 pub struct Events {
-    /// Go on with what comes, until Ctrl-C; also when the daemon starts again.
+    /// Continue with new events until Ctrl-C, also after a restart of the daemon.
     #[arg(long, short)]
     follow: bool,
-    /// Nothing older than this, such as `10m`.
+    /// Only events of this last span, such as `10m`.
     #[arg(long, value_name = "SPAN", value_parser = span())]
     since: Option<u64>,
-    /// Only what names this target.
+    /// Only events that name this target.
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
-    /// Only this kind: move, recovery, target, node, burst, purge, scrub, quota or job. May be given several times.
+    /// Only events of this kind: move, recovery, target, node, burst, purge, scrub, quota or job. May be given several
+    /// times.
     #[arg(long, value_name = "KIND", value_parser = kind())]
     kind: Vec<Kind>,
-    /// How to write it: `json` has a line for each event.
+    /// Format of the output; `json` has a line for each event.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }

@@ -9,7 +9,7 @@ use node::control::Request;
 use node::control::answers::Explanation;
 use std::path::PathBuf;
 
-/// Say in plain words where a file lies and why, and what would happen if a target failed
+/// Explain where a file lies and why, and the effect of a failed target on it
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -18,7 +18,7 @@ EXAMPLES:
 pub struct Explain {
     /// File in the volume.
     file: PathBuf,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }

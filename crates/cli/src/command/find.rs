@@ -14,47 +14,47 @@ use std::path::PathBuf;
 
 /// List files by target, tier, owner, age, size or state
 ///
-/// One path a line, below the mount point, as they are found. Root and the user who runs the daemon find everybody's
-/// files, others their own. Age counts from the last use: written, or read as the namespace's file system knows it.
-/// Files that lie in their stubs are on no target. All that is asked for must hold. The exit code is 7 when something
-/// could not be read.
+/// Each line is a path below the mount point, in the order of the scan. Root and the user who runs the daemon find all
+/// files, other users their own. Age counts from the last use: the last write, or the last read that the namespace's
+/// file system recorded. Small files in stubs are on no target. A file must match all options. The exit code is 7 if a
+/// part could not be read.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot find --target fast0                        what a drain of fast0 would move
+  entrepot find --target fast0                        files that a drain of fast0 would move
   entrepot find --user ada --older 30d --larger 1GB
-  entrepot find /mnt/scratch/run --state away         what cannot be read now
+  entrepot find /mnt/scratch/run --state away         files that cannot be read now
   cd /mnt/scratch && entrepot find --older 90d --print0 | xargs -0 ls -l")]
 pub struct Find {
-    /// Only on this target.
+    /// Only files with a part on this target.
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
-    /// Only on this tier, with at least a part.
+    /// Only files with a part on this tier.
     #[arg(long, value_name = "NAME")]
     tier: Option<String>,
-    /// Only of this user, by name or number.
+    /// Only files of this user, by name or number.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// Not used for longer than this, such as `30d`.
+    /// Only files not used for longer than this, such as `30d`.
     #[arg(long, value_name = "SPAN", value_parser = span())]
     older: Option<u64>,
-    /// Used within this, such as `12h`.
+    /// Only files used within this time, such as `12h`.
     #[arg(long, value_name = "SPAN", value_parser = span())]
     newer: Option<u64>,
-    /// Larger than this, such as `1GB`.
+    /// Only files larger than this, such as `1GB`.
     #[arg(long, value_name = "SIZE", value_parser = size())]
     larger: Option<u64>,
-    /// `away`: no whole copy on targets that serve; `stale`: a mirror missed a write; `partial`: being recovered;
-    /// `unmirrored`: fewer than two mirrors in sync.
+    /// Only files in this state: `away` has no complete mirror on working targets, `stale` has a mirror that missed a
+    /// write, `partial` is being recovered, `unmirrored` has fewer than two mirrors in sync.
     #[arg(long, value_parser = state(), value_name = "STATE")]
     state: Option<FindState>,
     /// End each path with a zero byte, for `xargs -0`.
     #[arg(long, conflicts_with = "output")]
     print0: bool,
-    /// How to write it: `json` has a line for each file.
+    /// Format of the output; `json` has a line for each file.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-    /// The directory to look in; the whole volume if none is named.
+    /// Directory to search; default: the whole volume.
     dir: Option<PathBuf>,
 }
 

@@ -17,10 +17,9 @@ EXAMPLES:
   entrepot init scratch --listen 127.0.0.1:9469     metrics and a dashboard there, with a token
   entrepot init /srv/scratch && editor /srv/scratch/volume.toml")]
 pub struct Init {
-    /// Directory of the new volume; made if it does not exist.
+    /// Directory of the new volume; created if it does not exist.
     dir: PathBuf,
-    /// Show metrics and a dashboard by HTTP at this address and port, to holders of the token that is made in
-    /// DIR/endpoint.token.
+    /// Serve metrics and a dashboard by HTTP at this address and port; clients need the token in DIR/endpoint.token.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
 }

@@ -58,14 +58,14 @@ struct ResourceOptions {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Print what would be submitted; submits nothing and needs no daemon
+    /// Print the parts of a job and all mistakes, without a daemon and without submitting it
     #[command(after_help = "EXAMPLES:\n  entrepot job plan job.sh\n  entrepot job plan job.sh --output json")]
     Plan {
         /// The script; `-` is standard input.
         script: PathBuf,
         #[command(flatten)]
         resources: ResourceOptions,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
@@ -78,7 +78,7 @@ enum Verb {
         script: PathBuf,
         #[command(flatten)]
         resources: ResourceOptions,
-        /// Scheduler of the job: this machine, or as three dependent jobs Slurm or PBS.
+        /// Scheduler of the job: the built-in one, or Slurm or PBS with three dependent jobs.
         #[arg(long, value_enum, default_value = "local")]
         scheduler: By,
         /// The scheduler's queue (partition) for stage-in and stage-out.
@@ -87,17 +87,17 @@ enum Verb {
         /// Wait for its end, as `entrepot job wait` does; the exit code is 0 when it completed.
         #[arg(long)]
         wait: bool,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
     /// Show your unfinished jobs (root: everybody's)
     #[command(after_help = "EXAMPLES:\n  entrepot job list\n  entrepot job list --all --output json")]
     List {
-        /// Finished ones too.
+        /// Finished jobs too.
         #[arg(long)]
         all: bool,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
@@ -106,19 +106,19 @@ enum Verb {
     Show {
         /// Number of the job.
         id: u64,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Watch a job until it is over: why it waits, when it starts, how far its data are
+    /// Watch a job to its end: why it waits, when it starts, the progress of its data
     ///
-    /// On a terminal with a bar for each transfer, else with a line for each change. The exit code is that of `job
-    /// wait`. Ctrl-C ends the watching, not the job.
+    /// A terminal shows a bar for each transfer; any other output gets a line for each change. The exit code is that of
+    /// `job wait`. Ctrl-C ends the watching, not the job.
     #[command(after_help = "EXAMPLES:\n  entrepot job watch\n  entrepot job watch 3 --output json")]
     Watch {
-        /// Its number; without one the last that you have submitted and that is not over.
+        /// Number of the job; default: your last unfinished one.
         id: Option<u64>,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
@@ -127,23 +127,23 @@ enum Verb {
     Cancel {
         /// Number of the job.
         id: u64,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Take up a failed job at the part that failed; what succeeded before is not done again
+    /// Resume a failed job at the part that failed; earlier parts are not repeated
     ///
-    /// A stage-out goes on in the environment of the submission. A stage-in or a script runs in the one that you have
-    /// now, in the directory of the job; the script is as it was submitted.
+    /// A stage-out runs in the environment of the submission. A stage-in or a script runs in your present environment,
+    /// in the directory of the job; the script is the submitted one.
     #[command(after_help = "EXAMPLES:\n  entrepot job retry 3")]
     Retry {
         /// Number of the job.
         id: u64,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Print what a part of a job wrote
+    /// Print the output of a part of a job
     #[command(
         after_help = "EXAMPLES:\n  entrepot job log 3\n  entrepot job log 3 --part stage-in --stderr\n  entrepot job log 3 --follow"
     )]
@@ -156,7 +156,7 @@ enum Verb {
         /// Standard error instead of standard output.
         #[arg(long)]
         stderr: bool,
-        /// Go on until the part has ended.
+        /// Continue until the end of the part.
         #[arg(long, short)]
         follow: bool,
     },
@@ -177,7 +177,7 @@ enum Verb {
     Wait {
         /// Number of the job.
         id: u64,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },

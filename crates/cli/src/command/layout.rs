@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Show where the bytes of a file lie, or change it
 ///
 /// A layout has mirrors (complete copies), each cut into segments, each striped round-robin over objects on targets.
-/// The verbs copy first, then switch, then remove; the file stays in use throughout.
+/// The commands copy first, then switch, then remove; the file stays in use.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -29,14 +29,14 @@ EXAMPLES:
   entrepot layout set /mnt/scratch/dir stripe_count=4 stripe_size=4M     for new files in it
   entrepot layout add-mirror /mnt/scratch/big.dat --tier capacity
   entrepot layout replace /mnt/scratch/big.dat --from t2 --to t5
-  entrepot layout merge /mnt/scratch/run/u.dat /mnt/scratch/run/v.dat    always read together
-  entrepot layout split /mnt/scratch/run/u.dat                           each for itself again"
+  entrepot layout merge /mnt/scratch/run/u.dat /mnt/scratch/run/v.dat    read together
+  entrepot layout split /mnt/scratch/run/u.dat                           with objects of its own"
 )]
 pub struct Layout {
-    /// The file; of a directory, what is asked for new files in it.
+    /// A file; for a directory, the layout that new files in it get.
     #[arg(required = true)]
     file: Option<PathBuf>,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
     #[command(subcommand)]
@@ -45,7 +45,7 @@ pub struct Layout {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Say how an empty file, or new files in a directory, shall be laid out
+    /// Set the layout of an empty file, or of new files in a directory
     #[command(
         after_help = "EXAMPLES:\n  entrepot layout set /mnt/scratch/dir stripe_count=4 stripe_size=4M\n  entrepot layout set /mnt/scratch/dir mirrors=2 tier=fast\n  entrepot layout set /mnt/scratch/dir                inherit again"
     )]
@@ -54,43 +54,43 @@ enum Verb {
         path: PathBuf,
         /// KEY=VALUE with the keys stripe_count, stripe_size, single_max, mirrors, tier.
         request: Vec<String>,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Take on another complete copy
+    /// Add a mirror, which is another complete copy
     #[command(
         after_help = "EXAMPLES:\n  entrepot layout add-mirror /mnt/scratch/big.dat --tier capacity --stripe-count 2"
     )]
     AddMirror {
         /// File in the volume.
         file: PathBuf,
-        /// The tier of the copy.
+        /// Tier of the mirror.
         #[arg(long)]
         tier: Option<String>,
-        /// Targets to stripe it over.
+        /// Number of targets to stripe it over.
         #[arg(long, value_name = "N")]
         stripe_count: Option<usize>,
     },
-    /// Give up a copy
+    /// Drop a mirror
     #[command(after_help = "EXAMPLES:\n  entrepot layout drop-mirror /mnt/scratch/big.dat 1")]
     DropMirror {
         /// File in the volume.
         file: PathBuf,
-        /// Its number in `entrepot layout FILE`.
+        /// Number of the mirror in `entrepot layout FILE`.
         mirror: usize,
     },
-    /// Move what a target has of a file to another one
+    /// Move the objects of a file from one target to another
     #[command(
         after_help = "EXAMPLES:\n  entrepot layout replace /mnt/scratch/big.dat --from t2\n  entrepot layout replace /mnt/scratch/big.dat --from t2 --to t5"
     )]
     Replace {
         /// File in the volume.
         file: PathBuf,
-        /// The target to leave.
+        /// Target that has the objects now.
         #[arg(long, value_name = "TARGET")]
         from: String,
-        /// The target to go to; chosen if not given.
+        /// Target that gets the objects; chosen automatically if not given.
         #[arg(long, value_name = "TARGET")]
         to: Option<String>,
     },
@@ -109,11 +109,10 @@ enum Verb {
         #[arg(long, value_name = "TARGETS", value_delimiter = ',', required = true)]
         to: Vec<String>,
     },
-    /// Lay files that are always read together piece by piece beside each other
+    /// Merge files that are read together, piece by piece, into shared objects
     ///
-    /// Merged files lie in turns of a stripe in objects that they share, so that a device that reads them together
-    /// finds one piece behind the other. They stay files of their own in everything else: each is read, written,
-    /// truncated, renamed and removed as ever.
+    /// Merged files take turns in shared objects, so that the device reads them sequentially if they are read together.
+    /// Each remains a file of its own: it is read, written, truncated, renamed and removed as before.
     #[command(
         after_help = "EXAMPLES:\n  entrepot layout merge /mnt/scratch/run/u.dat /mnt/scratch/run/v.dat /mnt/scratch/run/w.dat\n  entrepot layout merge a.idx a.dat --stripe-size 256KiB --stripe-count 4"
     )]
@@ -121,18 +120,18 @@ enum Verb {
         /// The files, in the order in which they are read; from 2 to 64, each with one mirror.
         #[arg(required = true, num_args = 2.., value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Bytes of one turn: what is read of a file before the next one's turn comes; as in the volume's `stripe_size`
-        /// if not given.
+        /// Bytes of one turn: about the bytes that are read of one file before the next; default: the volume's
+        /// `stripe_size`.
         #[arg(long, value_name = "SIZE")]
         stripe_size: Option<String>,
-        /// Targets to stripe them over; as many as the first file has if not given.
+        /// Number of targets to stripe over; default: that of the first file.
         #[arg(long, value_name = "N")]
         stripe_count: Option<usize>,
-        /// The tier to lie on; that of the first file if not given.
+        /// Tier of the shared objects; default: that of the first file.
         #[arg(long)]
         tier: Option<String>,
     },
-    /// Give merged files objects of their own again
+    /// Give merged files their own objects again
     #[command(after_help = "EXAMPLES:\n  entrepot layout split /mnt/scratch/run/u.dat /mnt/scratch/run/v.dat")]
     Split {
         /// Files in the volume.

@@ -9,14 +9,14 @@ use clap::{Args, Subcommand};
 use node::control::Request;
 use node::control::answers::{self, Life, Nodes};
 
-/// Show the nodes that have the volume, and have one leave it
+/// List, drain, restore or forget nodes of the volume
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   entrepot node list
   entrepot node list --output json | jq '.nodes[] | select(.leads)'
   entrepot node drain n3               and then `entrepot down` there
-  entrepot node forget n3              when it died and will not come back")]
+  entrepot node forget n3              if it died and will not come back")]
 pub struct Node {
     #[command(subcommand)]
     verb: Verb,
@@ -24,34 +24,34 @@ pub struct Node {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show the nodes that have a lease, which of them leads, which drain, and which died
+    /// List the nodes: the leader, those that drain, and dead ones
     #[command(after_help = "EXAMPLES:\n  entrepot node list\n  entrepot node list --output json")]
     List {
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Have a node end what it does, so that it may be shut down: it leads no more, and begins nothing by itself
+    /// Prepare a node for its shutdown: it hands over the lead and starts no background work
     #[command(
         after_help = "EXAMPLES:\n  entrepot node drain n3\n  entrepot node drain 12 --no-wait   and look at `entrepot node list`"
     )]
     Drain {
-        /// Its number, or its host.
+        /// Number of the node, or its host.
         node: String,
-        /// Do not wait until it may be shut down.
+        /// Do not wait for the end of the draining.
         #[arg(long)]
         no_wait: bool,
     },
-    /// Have a node that drains take part again
+    /// End the draining of a node
     #[command(after_help = "EXAMPLES:\n  entrepot node restore n3")]
     Restore {
-        /// Its number, or its host.
+        /// Number of the node, or its host.
         node: String,
     },
-    /// Settle what a dead node left that will not come back
+    /// Remove a dead node that will not come back, and settle its remains
     #[command(after_help = "EXAMPLES:\n  entrepot node forget n3\n  entrepot node forget 12")]
     Forget {
-        /// Its number, or its host.
+        /// Number of the node, or its host.
         node: String,
     },
 }

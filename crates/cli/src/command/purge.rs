@@ -8,23 +8,22 @@ use clap::Args;
 use node::control::Request;
 use node::daemon::{PurgeReport, RuleSum};
 
-/// Remove files that are not needed here any more and whose bytes are safe elsewhere
+/// Remove unused files whose bytes are safe elsewhere
 ///
-/// By rules, by age and by space, as configured by `[purge]` in volume.toml. Never removed: files that `keep` names,
-/// that a waiting or running job needs, or that are open or being staged. A file whose present version was not taken
-/// home (by `stage out`) and cannot be fetched again from its source goes only by a rule with `even_if_only_here =
-/// true`.
+/// `[purge]` in volume.toml has the rules, ages and limits of space. A file stays if `keep` names it, if a waiting or
+/// running job needs it, or if it is open or being staged. A file whose present version was not taken home by `stage
+/// out`, and cannot be fetched again from its source, is removed only by a rule with `even_if_only_here = true`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot purge --dry-run          what would go by which rule, why, and whether it is anywhere else
+  entrepot purge --dry-run          files, rules, reasons, and only copies
   entrepot purge
   entrepot purge --output json")]
 pub struct Purge {
-    /// Remove nothing; say what would be removed.
+    /// Show the files that would be removed, and remove nothing.
     #[arg(long, short = 'n')]
     dry_run: bool,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }

@@ -13,26 +13,27 @@ use clap::{Args, Subcommand};
 use node::control::{Client, NewLimit, Problem, QuotaOf, Request, SetQuota};
 use std::path::PathBuf;
 
-/// Show what limits you, and set what users, groups and directories may have
+/// Show and set limits of users, groups and directories
 ///
-/// Limits are of bytes (the lengths of files, including holes and regardless of mirrors) and of files (every inode).
-/// Usage over a soft limit may grow for the grace, then not until it is back below; a hard limit is never passed.
-/// Refused are writes that would make a file longer, and new files, with "Disk quota exceeded": reads, overwriting,
-/// truncation and removals never are. Without a command it shows your own limits.
+/// A limit applies to bytes (lengths of files, with holes, without mirrors) or to files (every inode). Usage above a
+/// soft limit may grow during the grace period, and afterwards only when it has been below again. A hard limit is never
+/// passed on one node, and on several nodes only by the writes of about two seconds. At a limit, new files and writes
+/// that extend a file fail with "Disk quota exceeded"; reading, overwriting, truncating and removing do not. Without a
+/// subcommand your own limits are shown.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 EXAMPLES:
-  entrepot quota                                                  what limits me, and how I stand
+  entrepot quota                                                  your limits and usage
   entrepot quota set --user ada --soft 800GiB --hard 1TiB
   entrepot quota set --directory /mnt/scratch/climate --hard 20TiB --files-hard 5000000
-  entrepot quota list                                             everybody's"
+  entrepot quota list                                             all limits"
 )]
 pub struct Quota {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }
@@ -47,45 +48,45 @@ struct Of {
     /// A group, by name or number.
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// All below a directory.
+    /// A directory, with everything below it.
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show how one user, group or directory stands
+    /// Show limits and usage of one user, group or directory
     #[command(
         after_help = "EXAMPLES:\n  entrepot quota show --user ada\n  entrepot quota show --directory /mnt/scratch/climate"
     )]
     Show {
         #[command(flatten)]
         of: Of,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Show all that have limits
+    /// List all limits, with the usage of each
     #[command(after_help = "EXAMPLES:\n  entrepot quota list\n  entrepot quota list --output csv > quotas.csv")]
     List {
-        /// How to write it; `csv` is for spreadsheets, in bytes and seconds.
+        /// Format of the output; `csv` is for spreadsheets, in bytes and seconds.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Set limits; what is not named stays as it is, and `none` takes a limit away
+    /// Set limits; those that are not named stay, and `none` removes one
     #[command(
         after_help = "EXAMPLES:\n  entrepot quota set --user ada --soft 800GiB --hard 1TiB --grace 3d\n  entrepot quota set --group physics --files-hard 1000000\n  entrepot quota set --user ada --soft none"
     )]
     Set {
         #[command(flatten)]
         of: Of,
-        /// Number of bytes that may be exceeded for the grace.
+        /// Number of bytes that may be exceeded during the grace period.
         #[arg(long, value_name = "SIZE", value_parser = size())]
         soft: Option<NewLimit>,
         /// Largest number of bytes.
         #[arg(long, value_name = "SIZE", value_parser = size())]
         hard: Option<NewLimit>,
-        /// Number of files that may be exceeded for the grace.
+        /// Number of files that may be exceeded during the grace period.
         #[arg(long, value_name = "N", value_parser = number())]
         files_soft: Option<NewLimit>,
         /// Largest number of files.
@@ -95,7 +96,7 @@ enum Verb {
         #[arg(long, value_name = "SPAN", value_parser = span())]
         grace: Option<u64>,
     },
-    /// Take all limits of one away
+    /// Remove all limits of one user, group or directory
     #[command(after_help = "EXAMPLES:\n  entrepot quota remove --user ada")]
     Remove {
         #[command(flatten)]

@@ -10,20 +10,19 @@ use engine::recovery::{FindingKind, Outcome};
 use node::control::answers::{self, read};
 use node::control::{Client, Request, exit};
 
-/// Read every file slowly, compare it with its checksums or its mirrors, and mend what is wrong
+/// Read every file slowly, compare it with its checksums or mirrors, and repair wrong bytes
 ///
-/// File by file, in the order of their paths, no faster than `[scrub] rate`. An object with wrong bytes, or one that
-/// its device cannot read, is rebuilt from mirrors whose checksums are right, stripe by stripe, or from the source.
-/// Damage without either is reported with its range and its target, and left as it is. Ctrl-C stops it, and so does
-/// the end of the daemon; a later start goes on behind the last file that was done. There is one at a time, on the
-/// leader, whichever node runs the command. `[scrub] every` has it begin by itself. The exit code is 7 when damage was
-/// found and not repaired.
+/// Files are read in the order of their paths, no faster than `[scrub] rate`. An object with wrong or unreadable bytes
+/// is rebuilt, stripe by stripe, from mirrors with correct checksums or from the source. Damage without either is
+/// reported with its range and target, and left as it is. Ctrl-C or the end of the daemon stops a scrub, and the next
+/// start continues after the last finished file. One scrub runs at a time, on the leader, whichever node runs the
+/// command. `[scrub] every` starts it regularly. The exit code is 7 when damage was found and not repaired.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   entrepot scrub
-  entrepot scrub --rate 100MiB      while nobody works
-  entrepot scrub --status           how far it is, or what the last one found
+  entrepot scrub --rate 100MiB      while the volume is idle
+  entrepot scrub --status           progress, or findings of the last one
   entrepot scrub --anew             from the first file, also where one was stopped")]
 pub struct Scrub {
     /// Bytes per second that are read, instead of `[scrub] rate`; 0 is no limit.
@@ -32,10 +31,10 @@ pub struct Scrub {
     /// Begin at the first file.
     #[arg(long)]
     anew: bool,
-    /// Say how far the scrub under way is, or what the last one found; begin none.
+    /// Show the progress of the present scrub, or the findings of the last one, and start none.
     #[arg(long, conflicts_with_all = ["rate", "anew"])]
     status: bool,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }

@@ -21,17 +21,17 @@ use std::time::{Duration, Instant};
 const NAMED_WITHIN: Duration = Duration::from_secs(60);
 const NAMED_LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Jobs of a real Slurm: data in before they start, looked at just before, results out after
+/// Stage data in and out for jobs of Slurm
 ///
-/// In a script for sbatch, `#STAGEIN entrepot stage in URI PATH` and `#STAGEOUT entrepot stage out PATH URI` above the
-/// first command do it. `squeue` shows BurstBufferStageIn while data come, and the reason where that failed.
+/// A script for sbatch has lines `#STAGEIN entrepot stage in URI PATH` and `#STAGEOUT entrepot stage out PATH URI`
+/// above its first command. `squeue` shows BurstBufferStageIn during a stage-in, and the reason of a failed one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot slurm install --dry-run          what an administrator would change for it
+  entrepot slurm install --dry-run          files and lines to change
   sbatch job.sh && scontrol show bbstat     where the data of all jobs stand
   entrepot slurm show 4711                  why job 4711 does not start
-  entrepot slurm watch 4711                 how far its data are
+  entrepot slurm watch 4711                 progress of its data
   entrepot slurm retry 4711                 once the cause is gone
   entrepot slurm forget 4711                if you give it up")]
 pub struct Slurm {
@@ -45,32 +45,32 @@ enum Verb {
     /// Show your jobs that have staging directives (root: everybody's)
     #[command(after_help = "EXAMPLES:\n  entrepot slurm list\n  entrepot slurm list --all --output json")]
     List {
-        /// Completed ones too.
+        /// Completed jobs too.
         #[arg(long)]
         all: bool,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Show all about the data of a job
+    /// Show the staging of a job
     #[command(after_help = "EXAMPLES:\n  entrepot slurm show 4711\n  entrepot slurm show 4711 --output json")]
     Show {
-        /// Slurm's number of it.
+        /// Slurm's number of the job.
         job: u64,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Watch a job: what its data wait for and why, how far they are, until its results are at home
+    /// Watch the staging of a job until its results are at home
     ///
-    /// A bar for each transfer on a terminal, else a line for each change. Ends with 0 when the job is over with its
-    /// staging, and with 1 when its data cannot come in or its results cannot go home. Ctrl-C ends the watching, not
-    /// the job.
+    /// A terminal shows a bar for each transfer; any other output gets a line for each change. The exit code is 0 when
+    /// the job and its staging are over, and 1 when its data cannot come in or its results cannot go home. Ctrl-C ends
+    /// the watching, not the job.
     #[command(after_help = "EXAMPLES:\n  entrepot slurm watch 4711\n  entrepot slurm watch 4711 --output json")]
     Watch {
-        /// Slurm's number of it.
+        /// Slurm's number of the job.
         job: u64,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
@@ -80,7 +80,7 @@ enum Verb {
     /// has its results taken home. Staged data is not fetched again.
     #[command(after_help = "EXAMPLES:\n  entrepot slurm retry 4711")]
     Retry {
-        /// Slurm's number of it.
+        /// Slurm's number of the job.
         job: u64,
     },
     /// Drop the record of a job that was cancelled, or whose staging failed for good
@@ -88,15 +88,15 @@ enum Verb {
     /// Where Slurm still has the job in its queue, it is cancelled there. Files of the job stay where they are.
     #[command(after_help = "EXAMPLES:\n  entrepot slurm forget 4711")]
     Forget {
-        /// Slurm's number of it.
+        /// Slurm's number of the job.
         job: u64,
     },
-    /// Print what a staging command of a job wrote
+    /// Print the output of a staging command of a job
     #[command(
         after_help = "EXAMPLES:\n  entrepot slurm log 4711\n  entrepot slurm log 4711 --part stage-out --command 2 --stderr"
     )]
     Log {
-        /// Slurm's number of it.
+        /// Slurm's number of the job.
         job: u64,
         /// Part of the job: stage-in or stage-out.
         #[arg(long, default_value = "stage-in")]

@@ -10,7 +10,7 @@ use node::control::Request;
 use node::control::answers;
 use std::path::PathBuf;
 
-/// Show or say where a file came from, so that lost bytes can be fetched again
+/// Show or set the sources of a file, from which lost bytes are fetched again
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -31,21 +31,21 @@ enum Verb {
     Get {
         /// File in the volume.
         file: PathBuf,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Say where a file came from; without a URI, forget it
+    /// Set the sources of a file; without a URI, remove them
     ///
-    /// The bytes that are here now are checksummed. A source that has other bytes is refused when they are needed;
-    /// with `--verify`, it is refused now. A URI must not carry a password.
+    /// The present bytes are checksummed. A source with other bytes is refused when it is needed, or at once with
+    /// `--verify`. A URI must not contain a password.
     #[command(
         after_help = "EXAMPLES:\n  entrepot source set /mnt/scratch/big.dat https://example.org/big.dat --verify"
     )]
     Set {
         /// File in the volume.
         file: PathBuf,
-        /// Where the same bytes are, the preferred one first.
+        /// URIs of the same bytes, the preferred one first.
         uris: Vec<String>,
         /// Compare all bytes now.
         #[arg(long)]

@@ -40,35 +40,36 @@ enum Verb {
 
 /// Bring files in: parallel ranges straight into the striped layout, with a checksum per stripe
 ///
-/// The file appears under its name when every byte is there. It remembers its source, so that lost stripes can be
-/// fetched again. Interrupted or failed, run the same command again: what was fetched is kept.
+/// The file appears under its name when every byte is there. Its source is recorded, so that lost stripes can be
+/// fetched again. After an interruption or a failure run the same command again: fetched bytes are kept.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   entrepot stage in https://example.org/big.dat /mnt/scratch/big.dat
   entrepot stage in --also s3://bucket/big.dat https://example.org/big.dat /mnt/scratch/
   entrepot stage in --directory file:///home/me/input /mnt/scratch/input
-  entrepot stage in https://example.org/set/ /mnt/scratch/set        a directory that the server lists
+  entrepot stage in https://example.org/set/ /mnt/scratch/set    a listed directory
   entrepot stage in --sha256 ba7816bf... https://example.org/big.dat /mnt/scratch/
-  entrepot stage in --keep https://example.org/big.dat /mnt/scratch/big.dat      fetched only if need be
+  entrepot stage in --keep https://example.org/big.dat /mnt/scratch/big.dat   if it changed
   entrepot stage in --manifest SHA256SUMS https://example.org/set /mnt/scratch/set
   entrepot stage in --manifest input.txt       lines `URI PATH`, paths relative to the mount point")]
 struct In {
-    /// Where the data are; with a checksum manifest the directory of its files.
+    /// URI of the data; with a checksum manifest, of the directory of its files.
     #[arg(required_unless_present = "manifest", requires = "path")]
     uri: Option<String>,
-    /// Where they go: a new file, or a directory that takes the source's last name; of a checksum manifest a directory.
+    /// Destination: a new file, or a directory, in which the source's last name is used; with a checksum manifest a
+    /// directory.
     path: Option<PathBuf>,
-    /// Another place with the same bytes, tried when the first fails.
+    /// Another source of the same bytes, used if the first fails.
     #[arg(long, value_name = "URI")]
     also: Vec<String>,
-    /// The whole directory, with its symbolic links where the source knows them. A URI that ends in / means it too, and
-    /// so does a record: `zenodo:NUMBER`, `doi:10...`.
+    /// Stage a whole directory, with symbolic links if the source has them. A URI that ends in `/` is a directory too,
+    /// and so is a record: `zenodo:NUMBER`, `doi:10...`.
     #[arg(long, short = 'r', conflicts_with_all = ["blake3", "sha512", "sha256", "sha1", "md5"])]
     directory: bool,
-    /// Many files. With URI and PATH: the files there that this checksum manifest names, each compared; it is as
-    /// `sha256sum`, `md5sum`, `b3sum`, BSD's tools or BagIt write it. Without: lines `URI PATH`, before which checksums
-    /// may stand (`sha256:HEX`). A file, a URI, or `-` for standard input.
+    /// List of files: a path, a URI, or `-` for standard input. With URI and PATH it is a checksum manifest of
+    /// `sha256sum`, `md5sum`, `b3sum`, BSD's tools or BagIt, and its files are staged and compared. Without them it has
+    /// lines `URI PATH`, optionally with checksums in front (`sha256:HEX`).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["also", "directory", "blake3", "sha512", "sha256", "sha1", "md5"])]
     manifest: Option<String>,
     /// The BLAKE3 checksum that the file must have.
@@ -86,10 +87,10 @@ struct In {
     /// The MD5 checksum that the file must have.
     #[arg(long, value_name = "HEX", value_parser = sum(Algorithm::Md5))]
     md5: Option<String>,
-    /// Replace a file that is there already.
+    /// Replace an existing file.
     #[arg(long)]
     force: bool,
-    /// Take a file that is there already as it is, if it came from the same source and is still what the source has.
+    /// Keep an existing file if it came from the same source and the source is unchanged.
     #[arg(long, conflicts_with = "force")]
     keep: bool,
     /// Only files of a directory, a record or a manifest that match: `*.h5`, `maps/**`. May be given several times.
@@ -98,14 +99,14 @@ struct In {
     /// Skip files that match: `tmp/**`. May be given several times, and overrides --include.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<Pattern>,
-    /// Show the files, how large they are and what is there already; bring nothing.
+    /// Show the files, their sizes, and existing files of these names; transfer nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     how: TransferOptions,
 }
 
-/// Take a file or a directory out: copied, verified at the other end, renamed there, and only then called done
+/// Take a file or a directory out: copied, verified at the destination, and renamed there
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -117,12 +118,12 @@ struct Out {
     /// The file or directory.
     #[arg(required_unless_present = "manifest", requires = "uri")]
     path: Option<PathBuf>,
-    /// Destination. A directory that is there takes the file's name; missing directories of a local path are made.
+    /// Destination; in an existing directory the file keeps its name. Missing directories of a local path are created.
     uri: Option<String>,
     /// Many files: lines `PATH URI`; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "path"])]
     manifest: Option<PathBuf>,
-    /// Check at the other end before the copy gets its name: all its bytes, read back, or its size.
+    /// Check at the destination before the copy gets its name.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "content")]
     verify: Verify,
     /// Only files of a directory that match: `*.nc`, `maps/**`. May be given several times.
@@ -131,7 +132,7 @@ struct Out {
     /// Skip files that match: `tmp/**`. May be given several times, and overrides --include. They stay in the volume.
     #[arg(long, value_name = "PATTERN", conflicts_with = "manifest")]
     exclude: Vec<Pattern>,
-    /// Show the files, how large they are and what is at the other end already; send nothing.
+    /// Show the files, their sizes, and existing files at the destination; transfer nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -148,17 +149,17 @@ enum Verify {
 
 #[derive(Debug, Args)]
 struct TransferOptions {
-    /// Try so many times more after a failure that may pass.
+    /// Number of retries after a temporary failure.
     #[arg(long, value_name = "N", default_value_t = 0)]
     retry: u32,
     /// A file of mode 0600 with credentials.
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// No faster than so many bytes per second: `100MiB/s`. All that is moved counts, by all connections and nodes, and
-    /// what is read back to compare it, too.
+    /// Limit in bytes per second, such as `100MiB/s`, of all connections and nodes together; it includes bytes that are
+    /// read back to be compared.
     #[arg(long, value_name = "RATE", value_parser = jobs::limit::of)]
     limit: Option<u64>,
-    /// How to write the result.
+    /// Format of the result.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }

@@ -14,10 +14,10 @@ use node::renewal::{self, Wish};
 use policy::TargetId;
 use std::path::{Path, PathBuf};
 
-/// Back up what the volume remembers besides its files, and put it back
+/// Back up, restore or rebuild the state of the volume
 ///
-/// It contains moves under way, jobs, orders about targets, checkpoints. Names and small files are in the namespace,
-/// which has a backup of its own; docs/guide/operate/backup.md, "Back up and restore", has both in ten lines.
+/// The state contains moves under way, jobs, orders for targets, and checkpoint versions. Names and small files are in
+/// the namespace, which needs a backup of its own: docs/guide/operate/backup.md, "Back up and restore".
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -34,51 +34,51 @@ enum Verb {
     /// Write a backup of the state as it is now
     #[command(after_help = "EXAMPLES:\n  entrepot state dump /backup/state")]
     Dump {
-        /// The file to write; one that is there is replaced.
+        /// File of the backup; an existing one is replaced.
         file: PathBuf,
     },
-    /// Put a backup in the place of the state, while the volume is down
+    /// Restore the state from a backup, while the volume is down
     ///
-    /// Newer objects on targets that no file names then stay until `entrepot check --repair --drop-unknown`.
+    /// Objects that are newer than the backup and belong to no file stay until `entrepot check --repair
+    /// --drop-unknown`.
     #[command(after_help = "EXAMPLES:\n  entrepot --volume scratch/volume.toml state load /backup/state")]
     Load {
-        /// Also when there is a state that was in use; it is lost.
+        /// Replace a state that was in use; it is lost.
         #[arg(long)]
         replace: bool,
         /// Output of `entrepot state dump`.
         file: PathBuf,
     },
-    /// Make a new state of what namespace and targets say, when it is lost and there is no backup, while the volume is
-    /// down
+    /// Rebuild a lost state from the namespace and the targets, while the volume is down
     ///
-    /// No file is touched. Targets keep their numbers, and new files and objects get numbers that none had. A state
-    /// that may still be needed is never replaced. A target that this host cannot read is refused, with the files that
-    /// name it, unless `--lost` or `--number` describes it. Killed at any moment, the same command goes on. Losses are
-    /// listed: jobs, orders about targets, moves and stagings under way, which only the state had.
+    /// No file is changed. Targets keep their numbers, and new files and objects get unused numbers. A state that may
+    /// still be needed is never replaced. The command is refused if this host cannot read a target that files name,
+    /// unless `--lost` or `--number` describes that target. After an interruption the same command continues. It lists
+    /// the losses: jobs, orders for targets, and moves and stagings under way are in the state only.
     #[command(after_help = "\
 EXAMPLES:
   entrepot --volume scratch/volume.toml state rebuild --dry-run
   entrepot --volume scratch/volume.toml state rebuild
-  entrepot --volume scratch/volume.toml state rebuild --lost fast1           its device is gone for ever
-  entrepot --volume scratch/volume.toml state rebuild --lost 7               and so is the one that files know as 7
-  entrepot --volume scratch/volume.toml state rebuild --number local2=5      only another host reaches it")]
+  entrepot --volume scratch/volume.toml state rebuild --lost fast1       its device is lost
+  entrepot --volume scratch/volume.toml state rebuild --lost 7           number 7 is lost
+  entrepot --volume scratch/volume.toml state rebuild --number local2=5  on another host")]
     Rebuild {
-        /// Only say what the new state would be.
+        /// Show the new state and write nothing.
         #[arg(long)]
         dry_run: bool,
-        /// A target that will not come back, by its name or the number that files name: it is recorded as failed.
+        /// A target that will not come back, by its name or by its number in files; it is recorded as failed.
         #[arg(long, value_name = "TARGET")]
         lost: Vec<String>,
-        /// The number of a target that this host cannot look at, as its `target.id` has it.
+        /// Number of a target that this host cannot read, from its `target.id`.
         #[arg(long, value_name = "NAME=NUMBER", value_parser = number_of)]
         number: Vec<(String, TargetId)>,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Take the state that is there, though the namespace was used with another, while the volume is down
+    /// Accept the present state for a namespace that was used with another one, while the volume is down
     ///
-    /// An empty one is refused: `entrepot state rebuild` fills it first.
+    /// An empty state is refused: `entrepot state rebuild` fills it first.
     #[command(after_help = "EXAMPLES:\n  entrepot --volume scratch/volume.toml state adopt")]
     Adopt,
 }

@@ -9,9 +9,9 @@ use node::control::answers::{self, read};
 use node::control::{Client, Problem, Request};
 use std::time::Duration;
 
-/// Show what the mount does, line by line: reads, writes, other operations, moves, recovery
+/// Show the activity of the mount, line by line: reads, writes, other operations, moves, recovery
 ///
-/// The first line is the mean since the start of the daemon, each further one that of the interval.
+/// The first line has means since the start of the daemon, each further line those of the interval.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 COLUMNS:
@@ -35,7 +35,7 @@ pub struct Stats {
     /// All metrics once, in Prometheus' text format.
     #[arg(long)]
     prometheus: bool,
-    /// How to write it; json has all counters since the start, one object per line.
+    /// Format of the output; `json` has all counters since the start, one object per line.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }

@@ -9,7 +9,7 @@ use node::control::answers::{Leftovers, Note, Status as Answer, Stripes, Target,
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Show how the volume is: targets, space, what moves, what was recovered
+/// Show the state of the volume: targets, space, moves, recoveries
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -17,10 +17,10 @@ EXAMPLES:
   entrepot status --watch
   entrepot status --output json | jq .repair")]
 pub struct Status {
-    /// Show it again every second until interrupted.
+    /// Repeat every second until interrupted.
     #[arg(long)]
     watch: bool,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }

@@ -10,14 +10,15 @@ use node::control::Request;
 use node::control::answers::{self, Targets};
 use std::path::PathBuf;
 
-/// List the targets, add or remove one, say that one failed, is well again, or shall be emptied
+/// List, add, remove, fail, restore or drain targets
 #[derive(Debug, Args)]
 #[command(after_help = "\
 STATES:
-  ok        used
-  suspect   answers late or badly; read only where nothing else is, probed
-  failed    used no more; files on it are read from mirrors or recovered from their sources
-  draining  being emptied; readable, nothing new goes there
+  ok         used
+  suspect    answers late or badly; probed, and read where no other mirror is
+  failed     not used; files on it are read from mirrors or recovered from their sources
+  read-only  cannot be written or synced; readable, nothing new goes there
+  draining   being emptied; readable, nothing new goes there
 
 EXAMPLES:
   entrepot target list
@@ -33,11 +34,11 @@ enum Verb {
     /// Show all targets with state, space and objects
     #[command(after_help = "EXAMPLES:\n  entrepot target list\n  entrepot target list --output json")]
     List {
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Format a directory as a new target and use it at once
+    /// Format a directory as a new target, and use it at once
     #[command(after_help = "EXAMPLES:\n  entrepot target add t7 /mnt/disk7/entrepot --tier capacity")]
     Add {
         /// Name of the target.
@@ -47,53 +48,53 @@ enum Verb {
         /// Its tier, one of the volume's.
         #[arg(long)]
         tier: String,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Forget a target that is empty
+    /// Remove an empty target from the volume
     #[command(
-        after_help = "EXAMPLES:\n  entrepot target drain t3 && entrepot target remove t3\n  entrepot target remove t3 --force     it is lost for good, and so is what only it had"
+        after_help = "EXAMPLES:\n  entrepot target drain t3 && entrepot target remove t3\n  entrepot target remove t3 --force     also loses the bytes that only it has"
     )]
     Remove {
         /// Name of the target.
         name: String,
-        /// Even if objects are on it: files keep only what mirrors and sources have.
+        /// Remove it with its objects: files keep only the bytes that mirrors and sources have.
         #[arg(long)]
         force: bool,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Use a target no more, as if it had failed
+    /// Stop the use of a target, as if it had failed
     #[command(after_help = "EXAMPLES:\n  entrepot target fail t3")]
     Fail {
         /// Name of the target.
         name: String,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Trust a target again after a look at it
+    /// Use a failed or draining target again, after a probe
     #[command(after_help = "EXAMPLES:\n  entrepot target restore t3")]
     Restore {
         /// Name of the target.
         name: String,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Move everything off a target while it stays in use
+    /// Move all data off a target while it stays in use
     #[command(
         after_help = "EXAMPLES:\n  entrepot target drain t3\n  entrepot target drain t3 --no-wait   and look at `entrepot status`"
     )]
     Drain {
         /// Name of the target.
         name: String,
-        /// Only say that it shall be emptied.
+        /// Return at once; the drain continues in the background.
         #[arg(long)]
         no_wait: bool,
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },

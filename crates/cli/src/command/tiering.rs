@@ -7,15 +7,15 @@ use crate::shown::Output;
 use clap::{Args, Subcommand};
 use node::control::Request;
 
-/// Stop moving data between the tiers for a while, and go on
+/// Pause and resume moves of data between the tiers
 ///
-/// Accesses are counted and moves planned all the same. `entrepot status` shows the moves and the pause. On a volume
-/// of several nodes the leader moves, whichever node runs the command, and its `status` shows it. A restart of its
-/// daemon ends a pause, and so does a change of the leader.
+/// During a pause accesses are counted and moves are planned. `entrepot status` shows the moves and the pause. On a
+/// volume of several nodes the leader moves data, whichever node runs the command, and its `status` shows the pause. A
+/// restart of its daemon ends a pause, and so does a change of the leader.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot tiering pause      before something that moves must not disturb
+  entrepot tiering pause      before work that moves must not disturb
   entrepot tiering resume")]
 pub struct Tiering {
     #[command(subcommand)]
@@ -24,17 +24,17 @@ pub struct Tiering {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Begin no more moves and slow copies; those under way end
+    /// Start no more moves and slow copies; those under way finish
     #[command(after_help = "EXAMPLES:\n  entrepot tiering pause")]
     Pause {
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },
     /// Resume the moves
     #[command(after_help = "EXAMPLES:\n  entrepot tiering resume")]
     Resume {
-        /// How to write it.
+        /// Format of the output.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
     },

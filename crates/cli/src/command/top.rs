@@ -24,15 +24,15 @@ use terminal::screen::{self, Happened, Screen};
 /// metrics.
 const EVERY_MS: std::ops::RangeInclusive<u64> = 100..=3_600_000;
 
-/// Show who and what uses the volume now: users, jobs, files, targets
+/// Show the present activity of users, jobs, files and targets
 ///
-/// On a terminal it fills the screen and goes on until `q` or Ctrl-C; elsewhere it writes a table each time. The first
-/// table has totals, of users and targets since the daemon started, of files since they were opened; the next ones what
-/// came in between, per second. Root and the user who runs the daemon see all; others their own row, their own files
-/// and jobs, and all targets.
+/// On a terminal the display continues until `q` or Ctrl-C; elsewhere each sample is a table. The first table has
+/// totals: of users and targets since the start of the daemon, of files since their open. Each further table has rates
+/// since the one before. Root and the user who runs the daemon see all; other users see their own row, files and jobs,
+/// and all targets.
 ///
-/// Reads and writes inside the kernel are not seen: files in its page cache, and passthrough files. On a volume of
-/// several nodes these are the users, files and targets as this node sees them, and the jobs of all nodes.
+/// Reads and writes that the kernel serves alone are not counted: those of its page cache, and those of passed-through
+/// files. On a volume of several nodes, users, files and targets are those of this node; jobs are those of all nodes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 KEYS:
@@ -53,13 +53,14 @@ pub struct Top {
     /// Sort order at the start: the largest come first, names from A.
     #[arg(long, value_enum, default_value = "bytes")]
     sort: Sort,
-    /// Time between two looks, `100ms` to `1h`.
+    /// Time between two samples, `100ms` to `1h`.
     #[arg(long, value_name = "SPAN", default_value = "2s", value_parser = span())]
     every: Duration,
     /// Show the totals and end.
     #[arg(long)]
     once: bool,
-    /// How to write it: `json` has users, jobs, files and targets in an object per line, with counters that only grow.
+    /// Format of the output; `json` has users, jobs, files and targets in one object per line, with counters that only
+    /// grow.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }

@@ -34,26 +34,27 @@ use terminal::signals;
 
 /// Mount a volume and serve it
 ///
-/// Formats what is new (empty namespace and targets). Bad configuration is refused before anything is touched. Without
-/// `--detach` it stays in the foreground and ends with Ctrl-C. Run by root it serves everybody (with the permissions
-/// of the files), run by another user it serves them alone.
+/// An empty namespace and empty targets are formatted. A bad configuration is refused before anything is changed.
+/// Without `--detach` the daemon stays in the foreground and ends with Ctrl-C. A daemon of root serves all users, with
+/// the permissions of the files; that of another user serves this user alone.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   entrepot up scratch/volume.toml --at /mnt/scratch
   entrepot up scratch/volume.toml --at /mnt/scratch --detach
-  systemctl start entrepot@scratch     with packaging/entrepot@.service and /etc/entrepot/scratch.toml
+  systemctl start entrepot@scratch     with /etc/entrepot/scratch.toml
 
 ENVIRONMENT:
-  ENTREPOT_LOG   what is logged, such as `info` or `engine=debug`; in the background to STATE/daemon.log
+  ENTREPOT_LOG   levels, such as `info` or `engine=debug`; log in the background: STATE/daemon.log
   ENTREPOT_LOG_FORMAT   `text`, `json` (an object a line) or `journal` (priorities for systemd)")]
 pub struct Up {
-    /// The volume's file; the default is that of `--volume` or ENTREPOT_VOLUME, else `volume.toml` here.
+    /// `volume.toml` of the volume; default: that of `--volume` or ENTREPOT_VOLUME, else the one in the working
+    /// directory.
     file: Option<PathBuf>,
-    /// Where to mount it: an existing directory.
+    /// Mount point: an existing directory.
     #[arg(long, value_name = "MOUNTPOINT")]
     at: PathBuf,
-    /// Go to the background when it is mounted.
+    /// Continue in the background once it is mounted.
     #[arg(long)]
     detach: bool,
     /// This is the process in the background: its first line of output reports the start.

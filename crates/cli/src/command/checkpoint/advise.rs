@@ -10,7 +10,7 @@ use policy::burst::advice::{daly_s, lost, young_s};
 use serde::Serialize;
 use std::time::Duration;
 
-/// The best interval between two checkpoints, after Young and Daly
+/// Print the best interval between two checkpoints, after Young and Daly
 ///
 /// It follows from the time to write a checkpoint and the time between failures. With APP both are the volume's
 /// measurements of that application, unless an option overrides them; with no argument at all, those of each
@@ -30,13 +30,13 @@ pub struct Advise {
     /// The same, as earlier versions had it.
     #[arg(long = "app", value_name = "NAME", hide = true, conflicts_with = "app")]
     named: Option<String>,
-    /// How long a checkpoint takes: 5min, 40s.
+    /// Time to write a checkpoint, such as 40s.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     cost: Option<Duration>,
     /// Mean time between failures of the whole application.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     mtbf: Option<Duration>,
-    /// Or: so many nodes, any of which ends it.
+    /// Number of nodes, instead of `--mtbf`; a failure of any node ends the application.
     #[arg(long, value_name = "N", requires = "node_mtbf", conflicts_with = "mtbf", value_parser = clap::value_parser!(u32).range(1..))]
     nodes: Option<u32>,
     /// Mean time between failures of a node.
@@ -45,7 +45,7 @@ pub struct Advise {
     /// Duration of a restart; 0s if not given.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     restart: Option<Duration>,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
     /// The same as `--output json`.

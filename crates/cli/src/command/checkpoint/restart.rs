@@ -13,8 +13,8 @@ use std::path::Path;
 /// Print the directory of the newest complete version, to restart from
 ///
 /// No other output is printed. Without a version the exit code is 5, and a script begins from the start. The directory
-/// is the one that was given to `begin`; of versions that were recognised by their paths, or renamed since, it is the
-/// innermost in which all their files lie. A version with a removed file is passed over.
+/// is the `--path` of `begin`; for versions that were recognised by their paths, or renamed since, it is the innermost
+/// directory with all their files. A version with a removed file is skipped.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -25,7 +25,7 @@ EXAMPLES:
 pub struct Restart {
     /// Name of the application.
     app: String,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }

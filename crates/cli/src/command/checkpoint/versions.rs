@@ -17,10 +17,10 @@ fn size(text: &str) -> std::result::Result<u64, String> {
     policy::units::bytes(text).ok_or_else(|| "give a size such as 80GB, 512MiB or bytes".into())
 }
 
-/// Announce a version: what is written below the directories from now on belongs to it
+/// Begin a version: files that are written below its directories from now on belong to it
 ///
-/// It counts after `entrepot checkpoint commit`, not before; the version before it stays the newest till then. Its
-/// turn begins with its first write.
+/// The version counts after `entrepot checkpoint commit`; until then the one before it stays the newest. Its turn
+/// begins with its first write.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -29,19 +29,19 @@ EXAMPLES:
 pub struct Begin {
     /// Name of the application.
     app: String,
-    /// Where its files will be: directories or files in the mount. The default is this directory.
+    /// Directories or files of the version, in the mount; default: the working directory.
     #[arg(long = "path", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Label of the version; the default is the time.
     #[arg(long, value_name = "NAME", default_value = "")]
     version: String,
-    /// Its bytes, if they are known: room is kept for all of them before it begins.
+    /// Size of the version, if known; room for all of it is reserved before it begins.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0")]
     size: u64,
-    /// How long the application runs between failures.
+    /// Mean time between failures of the application.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "nodes")]
     mtbf: Option<Duration>,
-    /// How many nodes it runs on, from which that is estimated.
+    /// Number of nodes of the application, from which that time is estimated.
     #[arg(long, value_name = "N")]
     nodes: Option<u64>,
 }
@@ -80,7 +80,7 @@ fn inside(at: &Path, path: &Path) -> std::result::Result<String, Problem> {
     })
 }
 
-/// Say that the version that was begun is complete; returns when it is durable
+/// Commit the version that was begun; returns when it is durable
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -89,7 +89,7 @@ EXAMPLES:
 pub struct Commit {
     /// Name of the application.
     app: String,
-    /// It will never be complete: its files stay, and do not count.
+    /// Abandon the version instead: its files stay, and do not count.
     #[arg(long)]
     abandon: bool,
 }
@@ -123,7 +123,7 @@ EXAMPLES:
 pub struct List {
     /// Only this application.
     app: Option<String>,
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }
@@ -153,11 +153,11 @@ fn versions(answer: &Versions) -> String {
     shown::table(&head, answer.versions.iter().map(row).collect())
 }
 
-/// Show the burst buffer: how full, how fast, and what is known of each application
+/// Show fill and rates of the burst buffer, and versions and intervals of each application
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  entrepot checkpoint status\n  entrepot checkpoint status --output json")]
 pub struct Status {
-    /// How to write it.
+    /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }

@@ -24,13 +24,13 @@ pub struct Install {
     /// Print what would change and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Where slurm.conf is; by default beside SLURM_CONF, else /etc/slurm.
+    /// Directory of slurm.conf; default: that of SLURM_CONF, else /etc/slurm.
     #[arg(long, value_name = "DIR")]
     conf_dir: Option<PathBuf>,
-    /// Keep a job_submit.lua of yours: what it must call goes into entrepot_submit.lua beside it.
+    /// Keep your job_submit.lua; functions for it to call are written to entrepot_submit.lua beside it.
     #[arg(long)]
     keep_job_submit: bool,
-    /// The entrepot that Slurm is to call; by default this one.
+    /// Binary that Slurm calls; default: this one.
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
 }

@@ -15,7 +15,7 @@ pub enum View {
     Jobs,
     /// Files that are open.
     Files,
-    /// Where bytes go.
+    /// Targets of the volume.
     Targets,
 }
 
