@@ -15,7 +15,7 @@ use policy::{FileId, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The volume of a daemon as the maker of copies, for the jobs of one queue.
+/// The volume of a daemon, which makes the copies for the jobs of one queue.
 struct CopiesOnVolume {
     core: Arc<Core>,
     /// The variable in which processes find the number of their job.
@@ -82,7 +82,8 @@ pub fn start(
     )
 }
 
-/// Combines two lookups of a job's inputs: its record may be Slurm's, ours, or another node's.
+/// Combines two lookups of a job's inputs, since its record may be of the built-in runner, of Slurm, or of another
+/// node.
 fn either(one: InputsOf, other: InputsOf) -> InputsOf {
     Arc::new(move |id: &str| {
         let inputs = one(id);

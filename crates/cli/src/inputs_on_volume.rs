@@ -33,13 +33,13 @@ impl Inputs for InputsOnVolume {
         let below = |path: &PathBuf| Some(path.strip_prefix(&self.core.mount_point).ok()?.to_str()?.to_string());
         let groups: Vec<Vec<String>> = jobs.iter().map(|paths| paths.iter().filter_map(below).collect()).collect();
         let looked = self.core.checker.lost(&groups).map_err(|e| e.to_string())?;
-        let told = |lost: recovery::Lost| {
+        let convert = |lost: recovery::Lost| {
             let of = lost.candidate();
             (Lost { file: of.file, object: of.object, healthy_copies: of.healthy_copies, bytes: of.bytes }, lost)
         };
         Ok(looked
             .into_iter()
-            .map(|(files, lost)| Looked { files, lost: lost.into_iter().map(told).collect() })
+            .map(|(files, lost)| Looked { files, lost: lost.into_iter().map(convert).collect() })
             .collect())
     }
 

@@ -148,8 +148,8 @@ impl Volume for JobsOnVolume {
         let mut incoming = Incoming::default();
         for one in wanted {
             let what = StageIn { uris: one.uris.clone(), path: self.below(&one.path)?, ..StageIn::default() };
-            let told = self.core.stager.bytes_to_bring(&what, one.recursive, &who);
-            let bytes = told.inspect_err(|error| tracing::info!("a size is unknown: {error}")).ok()?;
+            let size = self.core.stager.bytes_to_bring(&what, one.recursive, &who);
+            let bytes = size.inspect_err(|error| tracing::info!("a size is unknown: {error}")).ok()?;
             if bytes >= most {
                 (most, incoming.source) = (bytes, site(&one.uris[0]));
             }
@@ -175,7 +175,7 @@ impl Volume for JobsOnVolume {
 
     fn free_bytes(&self) -> Option<u64> {
         let mirrors = self.core.volume.config().layout.mirrors.max(1) as u64;
-        // Data that came since the last measurement are not free any more.
+        // Space of data that arrived since the last measurement is not free any more.
         self.core.volume.targets().measure_now();
         Some(self.core.volume.targets().space().free_bytes / mirrors)
     }

@@ -9,8 +9,8 @@ pub fn number_of(user: &str) -> Result<u32> {
     if let Ok(uid) = user.parse() {
         return Ok(uid);
     }
-    let told = Command::new("id").args(["-u", "--", user]).output()?;
-    let uid = String::from_utf8_lossy(&told.stdout).trim().parse();
+    let output = Command::new("id").args(["-u", "--", user]).output()?;
+    let uid = String::from_utf8_lossy(&output.stdout).trim().parse();
     let unknown =
         |_| Problem::not_found(format!("there is no user {user}")).try_this("give a name that `id` finds, or a number");
     Ok(uid.map_err(unknown)?)
@@ -18,9 +18,9 @@ pub fn number_of(user: &str) -> Result<u32> {
 
 /// Name of a user, if the system has one.
 pub fn name_of(uid: u32) -> Option<String> {
-    let told = Command::new("id").args(["-un", "--", &uid.to_string()]).output().ok()?;
-    let name = String::from_utf8_lossy(&told.stdout).trim().to_owned();
-    (told.status.success() && !name.is_empty()).then_some(name)
+    let output = Command::new("id").args(["-un", "--", &uid.to_string()]).output().ok()?;
+    let name = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.success() && !name.is_empty()).then_some(name)
 }
 
 /// Number of a group, from a name or a number.
@@ -41,7 +41,7 @@ pub fn group_name_of(gid: u32) -> Option<String> {
 }
 
 fn group_field(key: &str, field: usize) -> Result<Option<String>> {
-    let told = Command::new("getent").args(["--", "group", key]).output()?;
-    let line = String::from_utf8_lossy(&told.stdout);
-    Ok(line.trim().split(':').nth(field).filter(|_| told.status.success()).map(str::to_owned))
+    let output = Command::new("getent").args(["--", "group", key]).output()?;
+    let line = String::from_utf8_lossy(&output.stdout);
+    Ok(line.trim().split(':').nth(field).filter(|_| output.status.success()).map(str::to_owned))
 }

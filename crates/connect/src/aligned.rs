@@ -19,7 +19,7 @@ static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 /// A buffer that begins on a page's border.
 #[derive(Debug, Default)]
 pub struct Aligned {
-    /// Initialised from end to end.
+    /// All bytes are initialised.
     bytes: Vec<u8>,
     start: usize,
     len: usize,

@@ -39,20 +39,20 @@ pub trait ClientFile: fmt::Debug + Send + Sync {
 
     /// Reads at `offset` and waits.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let bytes = wait(|tell| self.begin_read(buffer.len(), offset, Box::new(tell)))?;
+        let bytes = wait(|done| self.begin_read(buffer.len(), offset, Box::new(done)))?;
         buffer[..bytes.len()].copy_from_slice(&bytes);
         Ok(bytes.len())
     }
 
     /// Writes at `offset` and waits.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
-        wait(|tell| self.begin_write(data, offset, Box::new(tell)))
+        wait(|done| self.begin_write(data, offset, Box::new(done)))
     }
 }
 
 /// Begins an operation and waits for its completion.
 fn wait<T: Send + 'static>(begin: impl FnOnce(Box<dyn FnOnce(Result<T>) + Send>)) -> Result<T> {
-    let (told, ended) = sync_channel(1);
-    begin(Box::new(move |result| drop(told.send(result))));
+    let (sender, ended) = sync_channel(1);
+    begin(Box::new(move |result| drop(sender.send(result))));
     ended.recv().unwrap_or(Err(Errno::IO))
 }

@@ -85,7 +85,7 @@ pub(crate) struct OpenFile {
     /// Write-behind queue of the file, shared by all its opens.
     queue: Arc<Queue>,
     /// Number of write-behind failures that this open has returned to its process.
-    told: AtomicU64,
+    failures_returned: AtomicU64,
     writers: Writers,
     /// The same file, opened with `O_APPEND` if this one is not, and the other way round. A descriptor has one mode
     /// only, and a handle may change its mode.
@@ -113,7 +113,7 @@ impl OpenFile {
             descriptors: (0..world.set.count()).map(|_| Mutex::default()).collect(),
             unsynced: AtomicU64::new(0),
             appends: Mutex::default(),
-            told: AtomicU64::new(queue.failures()),
+            failures_returned: AtomicU64::new(queue.failures()),
             writers: Writers::default(),
             twin: Mutex::default(),
             queue,
@@ -149,7 +149,7 @@ impl OpenFile {
     /// Waits until the server has all writes so far. A failed write is reported once.
     pub fn settle(&self) -> Result<()> {
         self.queue.settle();
-        self.queue.told(&self.told)
+        self.queue.take_failure(&self.failures_returned)
     }
 
     /// Handles the close of a descriptor by a thread: waits as [`OpenFile::settle`], unless no connection is usable
@@ -158,7 +158,11 @@ impl OpenFile {
     pub fn flush(&self, world: &World, thread: u32) -> Result<()> {
         let nobody = || self.writers.exclude(thread);
         let settled = self.queue.settle_unless(|| world.set.usable() == 0 && nobody());
-        if !settled || self.queue.has_news(&self.told) && nobody() { Ok(()) } else { self.queue.told(&self.told) }
+        if !settled || self.queue.has_news(&self.failures_returned) && nobody() {
+            Ok(())
+        } else {
+            self.queue.take_failure(&self.failures_returned)
+        }
     }
 
     /// Returns a descriptor that is open, for attributes of an unlinked file.
@@ -236,7 +240,7 @@ impl OpenFile {
         if matches!(place, Place::End(_)) != self.flags.contains(OFlags::APPEND) {
             return self.twin(world, thread)?.write(world, thread, place, data, now);
         }
-        self.queue.told(&self.told)?;
+        self.queue.take_failure(&self.failures_returned)?;
         let offset = match place {
             Place::At(offset) => offset,
             Place::End(expected) => {

@@ -25,7 +25,7 @@ const THREADS_PER_CONNECTION: usize = 16;
 /// Limits of the number of threads.
 const THREADS: std::ops::RangeInclusive<usize> = 32..=96;
 
-/// Why there is no mount point.
+/// Reason why there is no mount point.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The servers, the type or the options are wrong.

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 const MOUNT_PATIENCE: Duration = Duration::from_secs(30);
 /// Interval of checks whether the mount command has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// Most bytes that are read of a mount command's error output.
+/// Limit of the bytes that are read of a mount command's error output.
 const COMPLAINT_BYTES_MAX: u64 = 4096;
 
 /// Prefix of the types of our own file systems.
@@ -55,9 +55,9 @@ impl Private {
     pub fn new(recipe: Recipe, connections: u16) -> io::Result<Private> {
         let dir = place()?;
         let (orders, todo) = channel::<Order>();
-        let (told, began) = channel();
+        let (started, began) = channel();
         let (at, servers) = (dir.clone(), recipe.servers.clone());
-        apart("mounts", move || serve(&at, connections, &servers, &told, &todo))?;
+        apart("mounts", move || serve(&at, connections, &servers, &started, &todo))?;
         let began = began.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
         let cleaner = began.inspect_err(|_| drop(fs::remove_dir(&dir)))?;
         Ok(Private { recipe, dir, orders, cleaner, connections })
@@ -91,10 +91,16 @@ fn place() -> io::Result<PathBuf> {
 }
 
 /// Main loop of the namespace's thread: prepares the namespace, then runs each order on a thread that inherits it.
-fn serve(dir: &Path, connections: u16, servers: &[String], told: &Sender<io::Result<Child>>, todo: &Receiver<Order>) {
+fn serve(
+    dir: &Path,
+    connections: u16,
+    servers: &[String],
+    started: &Sender<io::Result<Child>>,
+    todo: &Receiver<Order>,
+) {
     let prepared = prepare(dir, connections, servers);
     let ok = prepared.is_ok();
-    if told.send(prepared).is_err() || !ok {
+    if started.send(prepared).is_err() || !ok {
         return;
     }
     while let Ok(order) = todo.recv() {
@@ -181,12 +187,12 @@ fn run(mut command: Command) -> io::Result<()> {
     if status.success() {
         return Ok(());
     }
-    let mut said = Vec::new();
+    let mut errors = Vec::new();
     if let Some(stderr) = child.stderr.take() {
-        drop(stderr.take(COMPLAINT_BYTES_MAX).read_to_end(&mut said));
+        drop(stderr.take(COMPLAINT_BYTES_MAX).read_to_end(&mut errors));
     }
-    let said = String::from_utf8_lossy(&said);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it reports no cause");
+    let errors = String::from_utf8_lossy(&errors);
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it reports no cause");
     Err(io::Error::other(format!("{program}: {status}: {}", last.trim())))
 }
 

@@ -46,7 +46,7 @@ struct State {
 struct Mine {
     readers: Arc<ReaderPool>,
     /// Whether the current request was announced as blocking.
-    said: bool,
+    is_announced: bool,
 }
 
 impl Drop for Mine {
@@ -73,7 +73,7 @@ impl Drop for Took<'_> {
 pub(crate) fn about_to_wait() {
     MINE.with_borrow_mut(|mine| {
         if let Some(mine) = mine
-            && !std::mem::replace(&mut mine.said, true)
+            && !std::mem::replace(&mut mine.is_announced, true)
         {
             mine.readers.replace();
         }
@@ -90,10 +90,10 @@ impl ReaderPool {
     pub fn took(self: &Arc<ReaderPool>) -> Took<'_> {
         MINE.with_borrow_mut(|mine| match mine {
             Some(mine) => {
-                mine.said = false;
+                mine.is_announced = false;
                 self.state.lock().waiting -= 1;
             }
-            None => *mine = Some(Mine { readers: self.clone(), said: false }),
+            None => *mine = Some(Mine { readers: self.clone(), is_announced: false }),
         });
         Took(self)
     }
@@ -194,8 +194,8 @@ mod tests {
 
         /// Sends a request and returns the thread that answered it.
         fn answer(&self) -> ThreadId {
-            let (told, answer) = channel();
-            self.ask(move || told.send(std::thread::current().id()).unwrap());
+            let (sender, answer) = channel();
+            self.ask(move || sender.send(std::thread::current().id()).unwrap());
             answer.recv().unwrap()
         }
 

@@ -171,11 +171,11 @@ mod tests {
 
     #[test]
     fn no_connection_caches_or_holds_back() {
-        let said = words(&recipe("glusterfs", &["s:/gv0/below"]).command(0, Path::new("/m")));
-        assert!(said.contains(&"--xlator-option=*-write-behind.pass-through=true".into()), "{said:?}");
+        let command = words(&recipe("glusterfs", &["s:/gv0/below"]).command(0, Path::new("/m")));
+        assert!(command.contains(&"--xlator-option=*-write-behind.pass-through=true".into()), "{command:?}");
         assert!(
-            said.contains(&"--volfile-id=/gv0".into()) && said.contains(&"--subdir-mount=/below".into()),
-            "{said:?}"
+            command.contains(&"--volfile-id=/gv0".into()) && command.contains(&"--subdir-mount=/below".into()),
+            "{command:?}"
         );
         assert!(words(&recipe("nfs4", &["s:/x"]).command(0, Path::new("/m")))[4].contains("noac"));
     }

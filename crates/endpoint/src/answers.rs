@@ -18,14 +18,14 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time that a result is reused: it bounds the work, however many clients ask.
+/// Time that a result is reused: it bounds the work for any number of clients.
 const FRESH: Duration = Duration::from_millis(500);
 /// Time that a result for the dashboard is reused.
 const FRESH_FOR_EYES: Duration = Duration::from_secs(1);
 
 /// Time limit of a query; a slower one is answered as a failure.
 const LOOK_MAX: Duration = Duration::from_secs(3);
-/// Time limit of a query that may ask other nodes, each of which has 3 s.
+/// Time limit of a query to other nodes, each of which has 3 s.
 const LOOK_AROUND_MAX: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -64,12 +64,12 @@ impl Answers {
     /// Answers one request.
     pub async fn to<B>(&self, request: &Request<B>) -> Answer {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut answer = said(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            let mut answer = text_answer(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
         if !self.access.is_meant(request.headers()) {
-            return said(
+            return text_answer(
                 StatusCode::MISDIRECTED_REQUEST,
                 "without a token this answers to its address and localhost only\n",
             );
@@ -83,7 +83,8 @@ impl Answers {
             // The health status is public; the reasons need access.
             "/healthz" => well(self.health().await, is_granted),
             _ if !is_granted => {
-                let mut answer = said(StatusCode::UNAUTHORIZED, "this page requires the token of `token_file`\n");
+                let mut answer =
+                    text_answer(StatusCode::UNAUTHORIZED, "this page requires the token of `token_file`\n");
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 answer
             }
@@ -91,12 +92,12 @@ impl Answers {
             "/api/volume" => self.at_a_glance().await,
             // Without a token every user of the machine has access, so data of other users are not shown.
             "/api/jobs" | "/api/file" | "/api/space" if !self.access.has_token() => {
-                said(StatusCode::FORBIDDEN, "this page requires a token; name a `token_file` in `[endpoint]`\n")
+                text_answer(StatusCode::FORBIDDEN, "this page requires a token; name a `token_file` in `[endpoint]`\n")
             }
             "/api/space" => self.space(),
             "/api/jobs" => self.jobs(request.uri().query().unwrap_or_default()).await,
             "/api/file" => self.file(request.uri().query().unwrap_or_default()).await,
-            _ => said(
+            _ => text_answer(
                 StatusCode::NOT_FOUND,
                 "there is no such page; / is the dashboard, /metrics and /healthz are for programs\n",
             ),
@@ -107,7 +108,7 @@ impl Answers {
         let watched = self.watched.clone();
         match self.metrics.at("", move || Bytes::from(watched.metrics())).await {
             Some(text) => answer(StatusCode::OK, OPEN_METRICS, text),
-            None => said(StatusCode::SERVICE_UNAVAILABLE, "the daemon did not return its metrics in time\n"),
+            None => text_answer(StatusCode::SERVICE_UNAVAILABLE, "the daemon did not return its metrics in time\n"),
         }
     }
 
@@ -141,7 +142,7 @@ impl Answers {
 
     async fn file(&self, query: &str) -> Answer {
         let Some(path) = parameter(query, "path") else {
-            return said(StatusCode::BAD_REQUEST, "name a file: /api/file?path=...\n");
+            return text_answer(StatusCode::BAD_REQUEST, "name a file: /api/file?path=...\n");
         };
         let (watched, of) = (self.watched.clone(), path.clone());
         let look = move || watched.file(&of).map(|file| Bytes::from(file.to_string()));
@@ -189,10 +190,10 @@ fn well(health: Health, with_reasons: bool) -> Answer {
         (true, true) => (StatusCode::OK, "ok"),
     };
     let reasons = health.failing.into_iter().chain(health.degraded).filter(|_| with_reasons);
-    said(status, [word.to_owned()].into_iter().chain(reasons).map(|line| line + "\n").collect::<String>())
+    text_answer(status, [word.to_owned()].into_iter().chain(reasons).map(|line| line + "\n").collect::<String>())
 }
 
-fn said(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+fn text_answer(status: StatusCode, text: impl Into<Bytes>) -> Answer {
     answer(status, TEXT, text.into())
 }
 

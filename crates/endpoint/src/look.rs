@@ -1,7 +1,7 @@
-//! Query that may hang: one at a time, on a thread of its own, shared by all clients that ask in the same period.
+//! Query that may hang: one at a time, on a thread of its own, shared by all clients of the same period.
 //!
-//! A query that takes too long cannot be cancelled; until it ends, no further one begins. So a hanging query holds
-//! one thread, however many clients ask.
+//! A query that takes too long cannot be cancelled; until it ends, no further one begins. So a hanging query holds one
+//! thread, for any number of clients.
 
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
@@ -12,7 +12,7 @@ pub struct CachedQuery<T> {
     /// Time that a result is reused, which bounds the number of queries.
     fresh: Duration,
     /// Maximum wait of a client.
-    patience: Duration,
+    timeout: Duration,
     state: Mutex<State<T>>,
 }
 
@@ -29,9 +29,9 @@ struct CachedResult<T> {
 }
 
 impl<T: Clone + Send + 'static> CachedQuery<T> {
-    /// Creates a query whose results are reused for `fresh`; clients wait for at most `patience`.
-    pub fn new(fresh: Duration, patience: Duration) -> CachedQuery<T> {
-        CachedQuery { fresh, patience, state: Mutex::new(State { kept: None, under_way: None }) }
+    /// Creates a query whose results are reused for `fresh`; clients wait for at most `timeout`.
+    pub fn new(fresh: Duration, timeout: Duration) -> CachedQuery<T> {
+        CachedQuery { fresh, timeout, state: Mutex::new(State { kept: None, under_way: None }) }
     }
 
     /// Returns the result of `look` at `what`, or a fresh earlier one; `None` if there is no result in time.
@@ -42,7 +42,7 @@ impl<T: Clone + Send + 'static> CachedQuery<T> {
         {
             return kept.found.clone();
         }
-        let until = tokio::time::Instant::now() + self.patience;
+        let until = tokio::time::Instant::now() + self.timeout;
         let mut found = None;
         // A query of something else that took too long must end first.
         if let Some((other, handle)) = state.under_way.as_mut() {

@@ -1,4 +1,4 @@
-//! The namespace: stubs, names, the state stores and what is kept in them, quotas.
+//! The namespace with its stubs and names, the state stores, places of files, quotas, and messages between nodes.
 
 pub mod descent;
 pub mod messages;

@@ -5,9 +5,9 @@
 //!   directory 131 ──> (directory 77, "run")          below the tree's root: run7/run/out.dat
 //!   directory 77  ──> (root, "run7")
 //! ```
-//! Directories are known by their inode numbers, so the renaming of one, with all that lies below, changes one row. Rows
-//! are written behind: [`Places::learn`] and the renames only note what changed, and a background task writes the notes,
-//! many at a time and without a sync.
+//! Directories are known by their inode numbers, so the renaming of one, with its whole subtree, changes one row. Rows
+//! are written behind: [`Places::learn`] and renames record changes in memory, and a background task writes many at a
+//! time, without a sync.
 //!
 //! **A hint is never trusted.** A lookup opens the file at the path and reads the number in its layout record. So a
 //! table that is older than the namespace, damaged or missing costs only a [walk](Places::walk) through the tree, which

@@ -1,4 +1,4 @@
-//! Usage of users, groups and directories: counted as files grow and go, and refused beyond a limit.
+//! Usage of users, groups and directories, counted as files grow, shrink and end. Growth beyond a limit is refused.
 //!
 //! ```text
 //!   file grows ── payers ──> accounts of its owner, its group, the directories above ── take ──> counted, or EDQUOT
@@ -21,17 +21,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Judges an account again.
+/// Decides about an account again, after a refused growth.
 type Judge = Box<dyn Fn(&Account) + Send + Sync>;
 
 /// All accounts of a volume.
 #[derive(Default)]
 pub struct Quotas {
     is_on: AtomicBool,
-    /// Grows with every change of the table.
+    /// Number of changes of the table.
     edition: AtomicU64,
     table: RwLock<Arc<Table>>,
-    /// Where the tree of all names is.
+    /// Path of the tree of all names.
     tree: OnceLock<PathBuf>,
     judge: OnceLock<Judge>,
     refused: AtomicU64,
@@ -63,7 +63,7 @@ impl Quotas {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Edition of the table, which changes with each change of it: holders of payers then look them up again.
+    /// Edition of the table, which grows with each change: holders of payers then look these up again.
     pub fn edition(&self) -> u64 {
         self.edition.load(Ordering::Acquire)
     }
@@ -82,7 +82,7 @@ impl Quotas {
         });
     }
 
-    /// Takes an account away.
+    /// Removes an account.
     pub fn remove(&self, subject: Subject) {
         self.change(|table| {
             table.users.retain(|_, account| account.subject() != subject);

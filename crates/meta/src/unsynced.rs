@@ -11,7 +11,7 @@
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module. `E` is how a sync of it fails.
+/// Counters of changes and syncs of one thing. `E` is the error of a failed sync.
 pub struct Unsynced<E> {
     /// Changes so far.
     changes: AtomicU64,
@@ -20,19 +20,19 @@ pub struct Unsynced<E> {
 }
 
 struct Syncs<E> {
-    /// So many changes are durable.
+    /// Number of durable changes.
     durable: u64,
     /// The number of the sync under way.
     under_way: Option<u64>,
     /// Syncs begun so far.
     begun: u64,
-    /// The last one that failed.
+    /// The last failed sync, by its number.
     failed: Option<(u64, E)>,
 }
 
 /// Next step of a caller that needs a thing to be durable.
 pub enum Turn<'a, E: Clone> {
-    /// Nothing: it is.
+    /// The changes are durable already.
     Durable,
     /// The caller syncs it and reports the result.
     Mine(Syncing<'a, E>),
@@ -40,7 +40,7 @@ pub enum Turn<'a, E: Clone> {
     Other(u64),
 }
 
-/// A sync under way. One that is dropped without a word covers nothing.
+/// A sync under way. If it is dropped without a result, it covers nothing.
 pub struct Syncing<'a, E: Clone> {
     of: &'a Unsynced<E>,
     number: u64,
@@ -49,7 +49,7 @@ pub struct Syncing<'a, E: Clone> {
 }
 
 impl<E: Clone> Unsynced<E> {
-    /// Nothing was changed yet.
+    /// State of a thing without changes.
     pub fn unchanged() -> Unsynced<E> {
         let syncs = Syncs { durable: 0, under_way: None, begun: 0, failed: None };
         Unsynced { changes: AtomicU64::new(0), syncs: Mutex::new(syncs), ended: Condvar::new() }
@@ -72,7 +72,7 @@ impl<E: Clone> Unsynced<E> {
         self.syncs.lock().durable = self.changes();
     }
 
-    /// The changes so far: what a sync that is asked for now must cover.
+    /// Number of changes so far, which a sync requested now must cover.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -117,7 +117,7 @@ impl<E: Clone> Unsynced<E> {
 }
 
 impl<E: Clone> Syncing<'_, E> {
-    /// It is over.
+    /// Ends the sync with its result.
     pub fn end(mut self, result: Result<(), E>) -> Result<(), E> {
         self.ended = Some(result.clone());
         result

@@ -2,10 +2,12 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Limit of requested descriptors, whatever `fs.nr_open` allows: each open file costs kernel memory and ours.
+/// Limit of requested descriptors, even if `fs.nr_open` allows more: each open file costs memory here and in the
+/// kernel.
 const WANTED_MAX: u64 = 1 << 20;
 
-/// Raises the limits on open descriptors as far as the process may, root also the hard one, and says how many it may have.
+/// Raises the limits on open descriptors as far as possible; root's process raises the hard one, too. Returns the new
+/// limit.
 pub fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let allowed = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse::<u64>().ok());

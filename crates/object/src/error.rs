@@ -7,7 +7,7 @@ use policy::layout::LayoutError;
 use policy::quota::{Resource, Subject};
 use rustix::io::Errno;
 
-/// The result of everything in the store.
+/// Result of an operation that fails with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Errors while serving a file.
@@ -29,10 +29,10 @@ pub enum Error {
     /// No target can take new objects.
     #[error("no usable target: all are failed, draining or full")]
     NoTarget,
-    /// Every target is failed: that is no lack of space.
+    /// Every target is failed, so the error is not a lack of space.
     #[error("no usable target: all are failed")]
     AllTargetsFailed,
-    /// A layout record that cannot be believed.
+    /// The layout record is damaged.
     #[error("bad layout record: {0}")]
     BadLayout(String),
     /// The embedded state store failed.

@@ -20,10 +20,10 @@ pub fn remembered(fd: impl AsFd) -> Result<Stat> {
 
 /// Birth time of a file, in nanoseconds since 1970; `None` if its file system does not report it.
 pub fn born_ns(file: impl AsFd) -> Result<Option<u64>> {
-    let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
-    let is_told = StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::BTIME);
+    let attributes = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
+    let has_birth = StatxFlags::from_bits_retain(attributes.stx_mask).contains(StatxFlags::BTIME);
     let ns = |seconds: u64, rest| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
-    Ok(is_told.then(|| ns(told.stx_btime.tv_sec.try_into().unwrap_or(0), told.stx_btime.tv_nsec.into())))
+    Ok(has_birth.then(|| ns(attributes.stx_btime.tv_sec.try_into().unwrap_or(0), attributes.stx_btime.tv_nsec.into())))
 }
 
 /// Returns the secret in a file, or the reason for a refusal, such as a file that other users can read.

@@ -1,4 +1,4 @@
-//! Measuring a device through a scratch file in a directory on it: what the model of stripe widths needs.
+//! Measurement of a device, through a scratch file on it, for the model of stripe widths.
 //!
 //! ```text
 //!   random reads of 4 KiB and of 1 MiB    mean(4 KiB) = latency + 4 KiB / rate,  mean(1 MiB) = latency + 1 MiB / rate
@@ -23,23 +23,23 @@ use std::time::{Duration, Instant};
 
 const SMALL: usize = 4096;
 const LARGE: usize = 1 << 20;
-/// Reads of each kind, at most.
+/// Most reads of each kind.
 const SAMPLES_MAX: usize = 400;
-/// Reads of each kind, at least, whatever time that takes.
+/// Least reads of each kind, even if the time is over.
 const SAMPLES_MIN: usize = 16;
-/// Threads that read at once, at most.
+/// Most threads that read at the same time.
 const CHANNELS_MAX: usize = 32;
-/// A device whose positionings spread less than this, as a share of their mean, has none. A guess.
+/// Least spread of the times of small reads, as a share of their mean, of a device that positions an arm. A guess.
 const SPREAD_MIN: f64 = 0.1;
 
-/// How to measure.
+/// Options of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Size of the scratch file, in bytes; at least 16 MiB.
     pub bytes: u64,
     /// Approximate duration of the measurement.
     pub time: Duration,
-    /// For the random offsets.
+    /// Seed of the random offsets.
     pub seed: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Options {
 pub struct Report {
     /// Parameters of the device.
     pub measured: Measured,
-    /// Whether the page cache was passed by.
+    /// Whether the page cache was bypassed.
     pub direct: bool,
     /// Mean and standard deviation of a 4 KiB read, in seconds.
     pub small_read_s: (f64, f64),
@@ -56,7 +56,7 @@ pub struct Report {
     pub large_read_s: (f64, f64),
     /// As above, of a 1 MiB write.
     pub large_write_s: (f64, f64),
-    /// 4 KiB reads per second, by how many were under way at a time.
+    /// 4 KiB reads per second, by the number of concurrent reads.
     pub parallel: Vec<(usize, f64)>,
 }
 
@@ -67,7 +67,7 @@ struct Scratch {
     bytes: u64,
 }
 
-/// Memory on a page's border, as `O_DIRECT` wants it.
+/// Page-aligned memory, as `O_DIRECT` requires.
 struct Aligned {
     memory: Vec<u8>,
     from: usize,
@@ -85,7 +85,7 @@ impl Aligned {
     }
 }
 
-/// Offsets that differ from run to run only by the seed.
+/// Pseudo-random offsets, which depend only on the seed.
 struct Offsets(u64);
 
 impl Offsets {
@@ -97,7 +97,7 @@ impl Offsets {
 }
 
 impl Scratch {
-    /// A file in `dir`, filled: what was never written takes no time to read.
+    /// Makes a filled file in `dir`: reading unwritten bytes takes no time.
     fn new(dir: &Path, bytes: u64) -> std::io::Result<Scratch> {
         let path = dir.join(format!(".entrepot-bench-{}", std::process::id()));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -105,7 +105,7 @@ impl Scratch {
         let (fd, direct) = match open(&path, flags | OFlags::DIRECT, mode) {
             Ok(fd) => (fd, true),
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {
-                // The file may have been made all the same.
+                // The open may have made the file before it failed.
                 let _ = unlink(&path);
                 (open(&path, flags, mode)?, false)
             }
@@ -164,7 +164,7 @@ fn samples(time: Duration, mut one: impl FnMut() -> Result<Duration, Errno>) -> 
     Ok(mean(times))
 }
 
-/// Reads of 4 KiB per second with so many threads.
+/// Reads of 4 KiB per second with that number of threads.
 fn throughput(scratch: &Scratch, threads: usize, time: Duration, seed: u64) -> Result<f64, Errno> {
     let began = Instant::now();
     let read = |n: usize| {
@@ -180,7 +180,7 @@ fn throughput(scratch: &Scratch, threads: usize, time: Duration, seed: u64) -> R
     Ok(counts.iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Handing a task to a thread and hearing that it is done, in seconds.
+/// Time to hand a task to a thread and to receive its result, in seconds.
 fn overhead() -> f64 {
     const TASKS: u32 = 1000;
     let (give, take) = channel::<()>();
@@ -230,7 +230,7 @@ pub fn device(dir: &Path, options: Options) -> std::io::Result<Report> {
     let write_rate = slope(write.0, latency_s.min(write.0 / 2.0));
     let (one, most) = (parallel[0].1, parallel.iter().map(|(_, rate)| *rate).fold(0.0, f64::max));
     let channels = (most / one.max(1e-9)).round().max(1.0);
-    // A disk has one arm and waits for it a different while each time; its own queue makes it a little faster than one at a time.
+    // A disk has one arm, whose positioning times vary; its own queue speeds up concurrent reads a little.
     let is_disk = channels < 3.0 && latency_s > 1e-3 && small.1 > SPREAD_MIN * latency_s;
     let measured = match is_disk {
         true => Measured::disk_from(latency_s, small.1 * small.1, read_rate, write_rate, overhead()),

@@ -53,7 +53,7 @@ use std::time::Duration;
 /// Targets of one volume. A guess at what one daemon serves well; the formats allow 65 535.
 pub const TARGETS_MAX: usize = 1024;
 
-/// Why an operation on a target gave no result.
+/// Reason why an operation on a target gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The target is failed or unknown; nothing was tried.

@@ -139,9 +139,9 @@ impl Pool {
         self.0.state.lock().threads
     }
 
-    /// Refuses more work and waits until the rest is done, for at most `patience`. Returns whether all is done.
-    pub fn stop(&self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    /// Refuses more work and waits until the rest is done, for at most `timeout`. Returns whether all is done.
+    pub fn stop(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
         let mut state = self.0.state.lock();
         state.ended = true;
         self.0.came.notify_all();

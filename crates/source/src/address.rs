@@ -48,7 +48,7 @@ pub struct Address {
     pub query: Option<String>,
 }
 
-/// Why a URI is refused.
+/// Reason why a URI is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// A URI that must not be stored; see `engine::source::check_uri`.

@@ -49,13 +49,13 @@ pub struct Client {
 
 impl Client {
     /// Creates a client; nothing is sent yet. A connection may take the timeout; the caller limits the rest.
-    pub fn new(patience: Duration, redirects: bool) -> Result<Client, SourceError> {
-        Client::through(Matcher::from_env(), patience, redirects)
+    pub fn new(timeout: Duration, redirects: bool) -> Result<Client, SourceError> {
+        Client::through(Matcher::from_env(), timeout, redirects)
     }
 
-    fn through(proxies: Matcher, patience: Duration, redirects: bool) -> Result<Client, SourceError> {
+    fn through(proxies: Matcher, timeout: Duration, redirects: bool) -> Result<Client, SourceError> {
         let proxies = Arc::new(proxies);
-        let connector = Connector::new(proxies.clone(), patience)
+        let connector = Connector::new(proxies.clone(), timeout)
             .map_err(|e| SourceError::Permanent(format!("no http client: {e}")))?;
         let pool = legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
         Ok(Client { pool, proxies, redirects })
@@ -113,7 +113,7 @@ mod tests {
     fn server(answer: impl Fn(&str) -> String + Send + 'static) -> (String, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let authority = listener.local_addr().expect("address").to_string();
-        let (heard, hears) = channel();
+        let (received, receiver) = channel();
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
@@ -125,11 +125,11 @@ mod tests {
                 reader.read_exact(&mut body).expect("a body");
                 lines.push(String::from_utf8_lossy(&body).into_owned());
                 let path = lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
-                let (answer, _) = (answer(path), heard.send(lines.join("\n")));
+                let (answer, _) = (answer(path), received.send(lines.join("\n")));
                 let _ = write!(stream, "HTTP/1.1 {answer}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
             }
         });
-        (authority, hears)
+        (authority, receiver)
     }
 
     fn get(client: &Client, uri: &str) -> Result<StatusCode, BoxError> {
@@ -154,11 +154,11 @@ mod tests {
         let client = Client::new(PATIENCE, true).expect("client");
         assert_eq!(get(&client, &format!("http://{first}/x")).expect("answer"), StatusCode::OK);
         for path in ["/x", "/y"] {
-            let heard = first_heard.recv().expect("asked").to_lowercase();
-            assert!(heard.starts_with(&format!("get {path} ")) && heard.contains("bearer secret"), "{heard}");
+            let received = first_heard.recv().expect("asked").to_lowercase();
+            assert!(received.starts_with(&format!("get {path} ")) && received.contains("bearer secret"), "{received}");
         }
-        let heard = other_heard.recv().expect("asked").to_lowercase();
-        assert!(heard.starts_with("get /there ") && !heard.contains("secret"), "{heard}");
+        let received = other_heard.recv().expect("asked").to_lowercase();
+        assert!(received.starts_with("get /there ") && !received.contains("secret"), "{received}");
         assert!(get(&client, &format!("http://{first}/round")).expect_err("endless").is::<Endless>());
         let client = Client::new(PATIENCE, false).expect("client");
         assert_eq!(get(&client, &format!("http://{first}/x")).expect("answer"), StatusCode::FOUND);
@@ -166,31 +166,32 @@ mod tests {
 
     #[test]
     fn proxies_are_asked_for_whole_uris_or_for_a_tunnel() {
-        let (proxy, heard) = server(|path| if path.starts_with("http:") { "200 OK".into() } else { "403 No".into() });
+        let (proxy, received) =
+            server(|path| if path.starts_with("http:") { "200 OK".into() } else { "403 No".into() });
         let proxies = || Matcher::builder().all(format!("http://user:word@{proxy}")).no("near.invalid").build();
         let client = Client::through(proxies(), PATIENCE, true).expect("client");
         assert_eq!(get(&client, "http://far.invalid/x").expect("answer"), StatusCode::OK);
-        let said = heard.recv().expect("asked").to_lowercase();
-        assert!(said.starts_with("get http://far.invalid/x http/1.1"), "{said}");
-        assert!(said.contains("proxy-authorization: basic dxnlcjp3b3jk"), "user:word in base64: {said}");
+        let sent = received.recv().expect("asked").to_lowercase();
+        assert!(sent.starts_with("get http://far.invalid/x http/1.1"), "{sent}");
+        assert!(sent.contains("proxy-authorization: basic dxnlcjp3b3jk"), "user:word in base64: {sent}");
         let refused = crate::failure::of_http(get(&client, "https://far.invalid/x").expect_err("no tunnel"));
         assert!(matches!(&refused, SourceError::Passing(why) if why.contains("tunnel")), "{refused}");
-        let said = heard.recv().expect("asked").to_lowercase();
-        assert!(said.starts_with("connect far.invalid:443 http/1.1"), "{said}");
-        assert!(said.contains("proxy-authorization: basic") && !said.contains("secret"), "{said}");
+        let sent = received.recv().expect("asked").to_lowercase();
+        assert!(sent.starts_with("connect far.invalid:443 http/1.1"), "{sent}");
+        assert!(sent.contains("proxy-authorization: basic") && !sent.contains("secret"), "{sent}");
         get(&client, "http://near.invalid/x").expect_err("there is no such server, and the proxy is not asked");
-        assert!(heard.try_recv().is_err());
+        assert!(received.try_recv().is_err());
     }
 
     #[test]
     fn a_body_is_sent_once_with_its_length() {
-        let (server, heard) = server(|_| "307 Away\r\nLocation: /elsewhere".into());
+        let (server, received) = server(|_| "307 Away\r\nLocation: /elsewhere".into());
         let client = Client::new(PATIENCE, true).expect("client");
         let pieces = Buffer::from(vec![Bytes::from_static(b"two "), Bytes::from_static(b"pieces")]);
         let request = Request::put(format!("http://{server}/x")).body(whole(pieces)).expect("a request");
         assert_eq!(send(&client, request).expect("answer"), StatusCode::TEMPORARY_REDIRECT);
-        let said = heard.recv().expect("asked");
-        assert!(said.to_lowercase().contains("content-length: 10") && said.ends_with("two pieces"), "{said}");
-        assert!(heard.try_recv().is_err());
+        let sent = received.recv().expect("asked");
+        assert!(sent.to_lowercase().contains("content-length: 10") && sent.ends_with("two pieces"), "{sent}");
+        assert!(received.try_recv().is_err());
     }
 }

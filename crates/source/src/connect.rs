@@ -35,18 +35,18 @@ pub struct Connector {
     tcp: HttpConnector,
     tls: Arc<ClientConfig>,
     proxies: Arc<Matcher>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Connector {
     /// Reads the system's roots; nothing is connected yet.
-    pub fn new(proxies: Arc<Matcher>, patience: Duration) -> io::Result<Connector> {
+    pub fn new(proxies: Arc<Matcher>, timeout: Duration) -> io::Result<Connector> {
         let tls = Arc::new(ClientConfig::builder().with_native_roots()?.with_no_client_auth());
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEPALIVE));
-        Ok(Connector { tcp, tls, proxies, patience })
+        Ok(Connector { tcp, tls, proxies, timeout })
     }
 
     async fn connect(self, to: Uri) -> Result<Wire, BoxError> {
@@ -76,8 +76,8 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
-        let (patience, connected) = (self.patience, self.clone().connect(to));
-        Box::pin(async move { tokio::time::timeout(patience, connected).await? })
+        let (timeout, connected) = (self.timeout, self.clone().connect(to));
+        Box::pin(async move { tokio::time::timeout(timeout, connected).await? })
     }
 }
 

@@ -48,7 +48,7 @@ impl DalSession {
         runtime: Arc<Runtime>,
         root: &str,
     ) -> Result<DalSession, SourceError> {
-        let operator = operator(address, who, root, runtime.patience())?;
+        let operator = operator(address, who, root, runtime.timeout())?;
         // Connections of ftp are expensive (a login each), and servers limit their number.
         let (transfers, questions) = if address.scheme == Scheme::Ftp { (3, 2) } else { (8, 8) };
         let (slots, question_slots) = (Semaphore::new(transfers), Semaphore::new(questions));
@@ -113,7 +113,7 @@ impl DalSession {
             }
             Ok(())
         };
-        while_moving("read", self.runtime.patience(), &moved, transfer).await
+        while_moving("read", self.runtime.timeout(), &moved, transfer).await
     }
 
     fn guards_by_tag(&self) -> bool {
@@ -160,7 +160,7 @@ fn of_stream(e: std::io::Error) -> SourceError {
     }
 }
 
-fn operator(address: &Address, who: &Credentials, root: &str, patience: Duration) -> Result<Operator, SourceError> {
+fn operator(address: &Address, who: &Credentials, root: &str, timeout: Duration) -> Result<Operator, SourceError> {
     let user = who.user.as_deref().unwrap_or("");
     let password = who.password.as_ref().map_or("", Secret::reveal);
     let token = who.token.as_ref().map_or("", Secret::reveal);
@@ -173,9 +173,9 @@ fn operator(address: &Address, who: &Credentials, root: &str, patience: Duration
             if !token.is_empty() {
                 service = service.token(token);
             }
-            over_http(service, patience)
+            over_http(service, timeout)
         }
-        Scheme::S3 => over_http(s3(address, who), patience),
+        Scheme::S3 => over_http(s3(address, who), timeout),
         Scheme::Ftp => {
             let endpoint = format!("{}://{}", if address.secure { "ftps" } else { "ftp" }, address.authority());
             let (user, password) = if user.is_empty() { ("anonymous", "anonymous@") } else { (user, password) };
@@ -186,9 +186,9 @@ fn operator(address: &Address, who: &Credentials, root: &str, patience: Duration
     }
 }
 
-fn over_http(service: impl Builder, patience: Duration) -> Result<Operator, SourceError> {
+fn over_http(service: impl Builder, timeout: Duration) -> Result<Operator, SourceError> {
     let operator = Operator::new(service).map_err(failure::of_opendal)?;
-    Ok(operator.with_context(transport::checked(Client::new(patience, true)?)))
+    Ok(operator.with_context(transport::checked(Client::new(timeout, true)?)))
 }
 
 /// The daemon's own configuration, environment and machine role are never used on behalf of a user.

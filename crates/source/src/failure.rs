@@ -8,18 +8,18 @@ use hyper_util::client::legacy;
 use openssh_sftp_client::error::SftpErrorKind;
 use std::error::Error;
 
-/// A server's longer texts are pages for people, and less informative than the status.
-const SAID_MAX: usize = 300;
+/// Longest text of a server that is shown. A longer one is a page for users, and less informative than the status.
+const DETAIL_MAX: usize = 300;
 
 /// Maps an error of OpenDAL.
 pub fn of_opendal(e: opendal::Error) -> SourceError {
     use opendal::ErrorKind;
-    let said = Some(e.message().trim()).filter(|t| !t.is_empty() && !t.starts_with('<') && t.len() <= SAID_MAX);
+    let detail = Some(e.message().trim()).filter(|t| !t.is_empty() && !t.starts_with('<') && t.len() <= DETAIL_MAX);
     if let Some(status) = http_status(&e.to_string()) {
         let error = if e.is_temporary() { SourceError::Passing(answered(status)) } else { of_status(status) };
-        return error.map(|text| said.map_or(text.clone(), |said| format!("{text}: {said}")));
+        return error.map(|text| detail.map_or(text.clone(), |detail| format!("{text}: {detail}")));
     }
-    let mut text = said.map_or_else(|| e.kind().to_string(), str::to_string);
+    let mut text = detail.map_or_else(|| e.kind().to_string(), str::to_string);
     if let Some(cause) = e.source() {
         text = format!("{text}: {}", innermost(cause));
     }
@@ -32,7 +32,7 @@ pub fn of_opendal(e: opendal::Error) -> SourceError {
         | ErrorKind::IsADirectory
         | ErrorKind::NotADirectory
         | ErrorKind::RangeNotSatisfied => SourceError::Permanent(text),
-        // Code 530 is "not logged in" in ftp, which OpenDAL passes on as text only.
+        // OpenDAL passes on ftp's code 530, "not logged in", as text only.
         ErrorKind::Unexpected if !e.is_temporary() && (text.contains("[530]") || text.contains("530 ")) => {
             SourceError::Denied(text)
         }
@@ -131,11 +131,11 @@ pub fn of_sftp(what: &str, e: openssh_sftp_client::Error) -> SourceError {
 }
 
 /// Maps the last line of `ssh`, or without one the error of the sftp library.
-pub fn of_ssh(said: &str, otherwise: &str) -> SourceError {
-    let text = format!("ssh: {}", if said.is_empty() { otherwise } else { said });
+pub fn of_ssh(detail: &str, otherwise: &str) -> SourceError {
+    let text = format!("ssh: {}", if detail.is_empty() { otherwise } else { detail });
     match () {
-        () if said.contains("Permission denied") => SourceError::Denied(text),
-        () if said.contains("Host key verification failed") || said.contains("subsystem request failed") => {
+        () if detail.contains("Permission denied") => SourceError::Denied(text),
+        () if detail.contains("Host key verification failed") || detail.contains("subsystem request failed") => {
             SourceError::Permanent(text)
         }
         () => of_network(text),
@@ -157,8 +157,8 @@ pub fn of_io(what: &str, e: &std::io::Error) -> SourceError {
 }
 
 /// Error of a transfer that received no more bytes.
-pub fn stalled(what: &str, patience: std::time::Duration) -> SourceError {
-    SourceError::Passing(format!("{what}: no bytes arrived for {} s; check the network", patience.as_secs_f32()))
+pub fn stalled(what: &str, timeout: std::time::Duration) -> SourceError {
+    SourceError::Passing(format!("{what}: no bytes arrived for {} s; check the network", timeout.as_secs_f32()))
 }
 
 /// Error of a transfer that was too slow.
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_name_that_nobody_knows_is_not_tried_again() {
-        let of = |said: &str| of_network(format!("failed to lookup address information: {said}"));
+        let of = |detail: &str| of_network(format!("failed to lookup address information: {detail}"));
         assert!(matches!(of("Name or service not known"), SourceError::Permanent(_)));
         assert!(matches!(of("Temporary failure in name resolution"), SourceError::Passing(_)));
         let ssh = "ssh: Could not resolve hostname h: Name or service not known";

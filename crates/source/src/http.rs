@@ -41,8 +41,8 @@ pub struct HttpAccess {
 
 impl HttpAccess {
     /// Creates a client; nothing is sent yet.
-    pub fn new(address: &Address, who: &Credentials, patience: Duration) -> Result<HttpAccess, SourceError> {
-        HttpAccess::with(address, who, Client::new(patience, true)?)
+    pub fn new(address: &Address, who: &Credentials, timeout: Duration) -> Result<HttpAccess, SourceError> {
+        HttpAccess::with(address, who, Client::new(timeout, true)?)
     }
 
     /// Access for uploads, without redirects. A client that follows one turns a PUT into a GET, and a login page into
@@ -50,9 +50,9 @@ impl HttpAccess {
     pub fn without_redirects(
         address: &Address,
         who: &Credentials,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<HttpAccess, SourceError> {
-        HttpAccess::with(address, who, Client::new(patience, false)?)
+        HttpAccess::with(address, who, Client::new(timeout, false)?)
     }
 
     fn with(address: &Address, who: &Credentials, client: Client) -> Result<HttpAccess, SourceError> {
@@ -165,7 +165,7 @@ pub struct HttpSession {
 impl HttpSession {
     /// Creates a session; nothing is sent yet.
     pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<HttpSession, SourceError> {
-        let access = HttpAccess::new(address, who, runtime.patience())?;
+        let access = HttpAccess::new(address, who, runtime.timeout())?;
         let (transfers, questions) = (Semaphore::new(TRANSFERS_MAX), Semaphore::new(QUESTIONS_MAX));
         Ok(HttpSession { access, transfers, questions, runtime })
     }
@@ -242,7 +242,7 @@ impl HttpSession {
             }
             if left == 0 { Ok(()) } else { Err(failure::short(len - left, len)) }
         };
-        while_moving("read", self.runtime.patience(), &moved, transfer).await
+        while_moving("read", self.runtime.timeout(), &moved, transfer).await
     }
 }
 

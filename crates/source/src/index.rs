@@ -5,7 +5,7 @@ use crate::listing::{self, Kind};
 use engine::source::{Entry, SourceError};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-/// Most entries of a tree. Each file's size is requested, unless its listing contains it: more take hours.
+/// Most entries of a tree. More would take hours, since each size that a listing lacks is requested.
 const ENTRIES_MAX: usize = 100_000;
 
 /// Most directories of a tree: a link of the server that forms a cycle ends at one of these two limits.

@@ -65,7 +65,7 @@ const WGET_VALUES: &[&str] = &[
 const CURL_OTHER: &[&str] =
     &["-d", "--data", "-X", "--request", "-F", "--form", "-T", "--upload-file", "-r", "--range", "-C"];
 
-/// The words of a command, sorted.
+/// The words of a command: its options and its other arguments.
 struct CommandWords {
     options: Vec<(String, Option<String>)>,
     operands: Vec<String>,

@@ -19,13 +19,13 @@ const SLOWEST_BYTES_S: u64 = 32 << 10;
 /// The runtime, with the timeout of a stalled transfer. Its threads start with the first request.
 pub struct Runtime {
     tokio: OnceLock<tokio::runtime::Runtime>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Runtime {
     /// Makes a runtime without threads.
-    pub fn new(patience: Duration) -> Runtime {
-        Runtime { tokio: OnceLock::new(), patience }
+    pub fn new(timeout: Duration) -> Runtime {
+        Runtime { tokio: OnceLock::new(), timeout }
     }
 
     fn tokio(&self) -> Result<&tokio::runtime::Runtime, SourceError> {
@@ -49,7 +49,7 @@ impl Runtime {
         bytes: u64,
         future: impl Future<Output = Result<T, SourceError>>,
     ) -> Result<T, SourceError> {
-        let limit = self.patience + Duration::from_secs(bytes / SLOWEST_BYTES_S);
+        let limit = self.timeout + Duration::from_secs(bytes / SLOWEST_BYTES_S);
         self.tokio()?.block_on(async {
             match tokio::time::timeout(limit, future).await {
                 Ok(result) => result,
@@ -64,8 +64,8 @@ impl Runtime {
     }
 
     /// Timeout of a call without bytes.
-    pub fn patience(&self) -> Duration {
-        self.patience
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 }
 
@@ -110,7 +110,7 @@ enum Going {
 
 /// Judges a transfer by the times at which its bytes arrived.
 struct Pace {
-    patience: Duration,
+    timeout: Duration,
     /// Time of the last arrival, and number of bytes then.
     last: (Duration, u64),
     /// Start of the measurement of the rate; not before the first byte, for which a source may take its whole timeout.
@@ -118,14 +118,14 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(patience: Duration) -> Pace {
-        Pace { patience, last: (Duration::ZERO, 0), window: None }
+    fn new(timeout: Duration) -> Pace {
+        Pace { timeout, last: (Duration::ZERO, 0), window: None }
     }
 
     fn look(&mut self, now: Duration, bytes: u64) -> Going {
         if bytes > self.last.1 {
             self.last = (now, bytes);
-        } else if now.saturating_sub(self.last.0) >= self.patience {
+        } else if now.saturating_sub(self.last.0) >= self.timeout {
             return Going::Stalled;
         }
         if self.last.1 == 0 {
@@ -133,7 +133,7 @@ impl Pace {
         }
         let (since, had) = *self.window.get_or_insert(self.last);
         let passed = now.saturating_sub(since);
-        if passed < self.patience {
+        if passed < self.timeout {
             return Going::Well;
         }
         self.window = Some((now, bytes));
@@ -146,21 +146,21 @@ impl Pace {
 /// `LEAST_BYTES_S` per second.
 pub async fn while_moving<T>(
     what: &str,
-    patience: Duration,
+    timeout: Duration,
     moved: &Moved,
     future: impl Future<Output = Result<T, SourceError>>,
 ) -> Result<T, SourceError> {
     let mut future = std::pin::pin!(future);
-    let (began, mut pace) = (Instant::now(), Pace::new(patience));
+    let (began, mut pace) = (Instant::now(), Pace::new(timeout));
     loop {
-        if let Ok(result) = tokio::time::timeout(patience / LOOKS, &mut future).await {
+        if let Ok(result) = tokio::time::timeout(timeout / LOOKS, &mut future).await {
             return result;
         }
         let away = Duration::from_nanos(moved.away_ns.load(Ordering::Relaxed));
         let now = began.elapsed().saturating_sub(away);
         match pace.look(now, moved.bytes.load(Ordering::Relaxed)) {
             Going::Well => {}
-            Going::Stalled => return Err(failure::stalled(what, patience)),
+            Going::Stalled => return Err(failure::stalled(what, timeout)),
             Going::Slowly(bytes_s) => return Err(failure::slow(what, bytes_s, LEAST_BYTES_S)),
         }
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_transfer_that_moves_may_take_long_and_one_that_stands_still_may_not() {
         let runtime = Runtime::new(Duration::from_secs(60));
-        let (moved, patience) = (Moved::default(), Duration::from_millis(80));
+        let (moved, timeout) = (Moved::default(), Duration::from_millis(80));
         let slow = async {
             for _ in 0..10 {
                 tokio::time::sleep(Duration::from_millis(30)).await;
@@ -188,10 +188,10 @@ mod tests {
             }
             Ok(())
         };
-        assert_eq!(runtime.wait("x", 0, while_moving("x", patience, &moved, slow)), Ok(()));
-        let still = while_moving("read", patience, &moved, std::future::pending::<Result<(), _>>());
-        let Err(SourceError::Passing(said)) = runtime.wait("x", 0, still) else { panic!("it stood still") };
-        assert!(said.contains("no bytes arrived for"), "{said}");
+        assert_eq!(runtime.wait("x", 0, while_moving("x", timeout, &moved, slow)), Ok(()));
+        let still = while_moving("read", timeout, &moved, std::future::pending::<Result<(), _>>());
+        let Err(SourceError::Passing(message)) = runtime.wait("x", 0, still) else { panic!("it stood still") };
+        assert!(message.contains("no bytes arrived for"), "{message}");
     }
 
     /// Verdicts after each second of a transfer that brings `bytes(k)` in second `k`, until it fails.

@@ -104,13 +104,13 @@ impl SftpSession {
         let mut child = spawned.map_err(|e| SourceError::Permanent(format!("cannot start ssh: {e}; install it")))?;
         let (stdin, stdout) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         let stderr = child.stderr.take().expect("piped");
-        let said = tokio::spawn(last_words(stderr));
+        let last_line = tokio::spawn(last_words(stderr));
         match Sftp::new(stdin, stdout, SftpOptions::default()).await {
             Ok(sftp) => Ok(Live { sftp, _child: child }),
             Err(e) => {
                 drop(child);
-                let said = said.await.unwrap_or_default();
-                Err(failure::of_ssh(&said, &e.to_string()))
+                let last_line = last_line.await.unwrap_or_default();
+                Err(failure::of_ssh(&last_line, &e.to_string()))
             }
         }
     }
@@ -300,14 +300,14 @@ impl SftpSource {
         work: impl AsyncFnOnce(&File, &Moved) -> Result<(), SourceError>,
     ) -> Result<(), SourceError> {
         self.guard.check(version, || self.stat())?;
-        let (moved, patience) = (Moved::default(), self.session.runtime.patience());
+        let (moved, timeout) = (Moved::default(), self.session.runtime.timeout());
         let (moved, path) = (&moved, &self.path);
         let transfer = async |sftp: &Sftp| {
             let file = sftp.open(path).await.map_err(|e| failure::of_sftp("open", e))?;
             work(&file, moved).await?;
             file.close().await.map_err(|e| failure::of_sftp("close", e))
         };
-        self.session.run("read", bytes, async |sftp| while_moving("read", patience, moved, transfer(sftp)).await)
+        self.session.run("read", bytes, async |sftp| while_moving("read", timeout, moved, transfer(sftp)).await)
     }
 }
 

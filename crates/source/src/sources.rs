@@ -26,7 +26,7 @@ const SESSIONS_MAX: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Timeout of a call in which a server sends no bytes.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Whether connections to unknown ssh servers are permitted.
     pub host_keys: HostKeys,
     /// Directories that no `file://` may reach into: namespace, targets, state.
@@ -42,7 +42,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
             host_keys: HostKeys::Strict,
             refused: Vec::new(),
             zenodo: "https://zenodo.org".into(),
@@ -86,7 +86,7 @@ impl Sources {
     /// Makes the runtime behind the sources, and names the process's library of cryptography unless it has one.
     pub fn new(settings: Settings) -> std::io::Result<Sources> {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let runtime = Arc::new(Runtime::new(settings.patience));
+        let runtime = Arc::new(Runtime::new(settings.timeout));
         let real = engine::volume::real_paths(&settings.refused, REAL_PATHS_PATIENCE).into_iter();
         let refused = real.zip(&settings.refused).map(|(real, path)| real.unwrap_or_else(|| path.clone()));
         let refused = Arc::new(refused.collect());
@@ -211,7 +211,7 @@ impl Opener for Sources {
             }
             Scheme::Http | Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
-                let access = HttpAccess::without_redirects(&address, &found, self.runtime.patience())?;
+                let access = HttpAccess::without_redirects(&address, &found, self.runtime.timeout())?;
                 Ok(started(Box::new(HttpUpload::start(access, self.runtime.clone(), &address.path, temporary)?)))
             }
             Scheme::Ftp => {

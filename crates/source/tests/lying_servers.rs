@@ -158,7 +158,7 @@ fn is_probe(request: &Request) -> bool {
 }
 
 fn sources() -> Sources {
-    Sources::new(Settings { patience: Duration::from_secs(20), ..Settings::default() }).expect("runtime")
+    Sources::new(Settings { timeout: Duration::from_secs(20), ..Settings::default() }).expect("runtime")
 }
 
 fn who() -> Identity {

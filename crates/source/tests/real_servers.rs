@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn sources() -> Sources {
-    let settings = Settings { patience: Duration::from_secs(20), host_keys: HostKeys::Strict, ..Settings::default() };
+    let settings = Settings { timeout: Duration::from_secs(20), host_keys: HostKeys::Strict, ..Settings::default() };
     Sources::new(settings).expect("runtime")
 }
 
@@ -205,7 +205,7 @@ fn a_server_that_is_gone_is_a_passing_failure() {
 fn a_server_that_accepts_and_says_nothing_is_given_up() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
     let uri = format!("http://{}/x", listener.local_addr().expect("address"));
-    let settings = Settings { patience: Duration::from_millis(300), ..Settings::default() };
+    let settings = Settings { timeout: Duration::from_millis(300), ..Settings::default() };
     let silent = Sources::new(settings).expect("runtime").open(&uri, &who()).expect("open").stat();
     assert!(matches!(silent, Err(SourceError::Passing(_))), "{silent:?}");
 }

@@ -1,4 +1,4 @@
-//! Where the log goes: to standard error in the foreground, to a file of bounded size in the background.
+//! The log: on standard error in the foreground, in a file of bounded size in the background.
 
 mod lines;
 
@@ -19,7 +19,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// When the log is larger than this it becomes `daemon.log.1`, replacing the one before: at most twice this is kept.
+/// Size at which the log becomes `daemon.log.1`, which replaces the one before; so at most twice this is kept.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// Crates that keep secrets out of their messages.
@@ -57,8 +57,8 @@ fn wanted() -> Result<EnvFilter> {
     }
 }
 
-/// Levels, and `CRATE=LEVEL`, parted by commas. A bare word that is no level would be taken for a crate of which
-/// everything is logged, and nothing of all others.
+/// Parses levels and `CRATE=LEVEL`, separated by commas. A word that is neither is refused: the filter would take it
+/// for a crate, log all of that one, and nothing of the others.
 fn parse(text: &str) -> std::result::Result<EnvFilter, String> {
     let words: Vec<_> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     for word in &words {
@@ -202,7 +202,7 @@ mod tests {
         assert!(!log.contains("No such file") && log.contains("Invalid argument"), "{log}");
     }
 
-    /// The list has every crate of this workspace that may log, so that none is filtered as foreign.
+    /// The list has every crate of this workspace that logs, so that none is filtered as foreign.
     #[test]
     fn all_our_crates_may_speak() {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

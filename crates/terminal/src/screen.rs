@@ -121,8 +121,8 @@ impl Screen {
     /// Returns the current size.
     pub fn size(&self) -> Size {
         match tcgetwinsize(&self.output) {
-            Ok(told) if told.ws_col > 0 && told.ws_row > 0 => {
-                Size { columns: told.ws_col.into(), rows: told.ws_row.into() }
+            Ok(reported) if reported.ws_col > 0 && reported.ws_row > 0 => {
+                Size { columns: reported.ws_col.into(), rows: reported.ws_row.into() }
             }
             _ => SIZE,
         }

@@ -1,4 +1,4 @@
-//! `entrepot balance`: evens out how full the targets of each tier are.
+//! `entrepot balance`: evens out the fill of the targets of each tier.
 
 use crate::answer;
 use crate::connect::Context;

@@ -1,4 +1,4 @@
-//! `entrepot check`: what is lost, half done or left over.
+//! `entrepot check`: finds and repairs lost, incomplete and orphaned objects.
 
 use crate::answer;
 use crate::command::work;

@@ -1,4 +1,4 @@
-//! `entrepot checkpoint`: versions of applications' checkpoints, from which to restart, and how often to write one.
+//! `entrepot checkpoint`: versions of applications' checkpoints, restarts from them, and advice on their interval.
 
 mod advise;
 mod restart;

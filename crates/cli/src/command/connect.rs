@@ -1,4 +1,4 @@
-//! `entrepot connect`: a file system as it is, reached over several connections behind one mount point.
+//! `entrepot connect`: a plain file system over several connections, behind one mount point.
 
 use crate::failure::{Failure, Result};
 use crate::log;

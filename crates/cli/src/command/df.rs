@@ -1,4 +1,4 @@
-//! `entrepot df`: how much room there is and what takes it, by target and tier, or by user, age or directory.
+//! `entrepot df`: space by target and tier, or by user, age or directory.
 
 use crate::answer;
 use crate::connect::Context;

@@ -39,7 +39,7 @@ pub struct Doctor {
     /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-    /// This is the process that makes one look.
+    /// This is the process that makes one check.
     #[arg(long, hide = true)]
     look: Option<String>,
 }
@@ -76,7 +76,7 @@ impl Doctor {
         Ok(if failures == 0 { 0 } else { exit::FAILED })
     }
 
-    /// First subjects: the machine, and the volume that was named or is mounted.
+    /// First subjects of checks: the machine, and the volume that was named or is mounted.
     fn begin(&self, context: &Context) -> Result<Vec<Subject>> {
         let named = self.file.clone().or_else(|| context.volume.clone());
         let named = named.or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));

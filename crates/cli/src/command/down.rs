@@ -30,7 +30,7 @@ pub struct Down {
     force: bool,
 }
 
-/// Time limit of a clean end, after which `--force` kills the daemon.
+/// Time limit of a clean end; after it `--force` kills the daemon.
 const FORCED_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Down {

@@ -98,9 +98,9 @@ impl Events {
     fn ask(&self, socket: &Path, asked: &mut Asked) -> std::result::Result<(), node::control::Problem> {
         let mut client = Client::connect(socket)?;
         let request = Request::Events(asked.clone());
-        client.ask(&request, &mut |told| {
+        client.ask(&request, &mut |value| {
             // Lines of a later version cannot be parsed and are skipped.
-            let EventLine { event, missed, at } = read(told).unwrap_or_default();
+            let EventLine { event, missed, at } = read(value).unwrap_or_default();
             if let Some(at) = at {
                 if let Some((run, _)) = asked.after.filter(|(run, _)| at.0 != *run) {
                     eprintln!("the daemon of {} ended, another goes on", moment_ms(run));

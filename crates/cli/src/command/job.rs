@@ -160,16 +160,16 @@ enum Verb {
         #[arg(long, short)]
         follow: bool,
     },
-    /// The beginning of a stage-in that another scheduler runs: waits until space is promised to its data
+    /// Begin a stage-in that another scheduler runs: wait until space is promised to its data
     #[command(hide = true)]
     Admit {
-        /// The job's number here.
+        /// Entrepot's number of the job.
         id: u64,
     },
-    /// The end of a stage-in that another scheduler ran: records sources and looks at the data
+    /// End a stage-in that another scheduler ran: record its sources and check its data
     #[command(hide = true)]
     Staged {
-        /// The job's number here.
+        /// Entrepot's number of the job.
         id: u64,
     },
     /// Wait for the end of a job; the exit code is 0 when it completed
@@ -204,11 +204,13 @@ impl Job {
             Verb::Plan { script, resources, output } => return plan(context, &script, resources.into(), output),
             Verb::Submit { script, resources, scheduler, data_queue, wait: waits, output } => {
                 // With `--wait` and JSON the only output is the outcome.
-                let told = (!(waits && output == Output::Json)).then_some(output);
+                let printed = (!(waits && output == Output::Json)).then_some(output);
                 let id = match scheduler {
-                    By::Local => submit(context, &script, resources.into(), told)?,
-                    By::Slurm => elsewhere::submit(context, &script, resources.into(), Kind::Slurm, &data_queue, told)?,
-                    By::Pbs => elsewhere::submit(context, &script, resources.into(), Kind::Pbs, &data_queue, told)?,
+                    By::Local => submit(context, &script, resources.into(), printed)?,
+                    By::Slurm => {
+                        elsewhere::submit(context, &script, resources.into(), Kind::Slurm, &data_queue, printed)?
+                    }
+                    By::Pbs => elsewhere::submit(context, &script, resources.into(), Kind::Pbs, &data_queue, printed)?,
                 };
                 return if waits { wait(context, id.0, output) } else { Ok(0) };
             }
@@ -276,8 +278,8 @@ impl From<ResourceOptions> for Overrides {
 
 /// Requests the jobs of all nodes of the volume.
 pub fn ask_all(context: &Context, command: &str, all: bool) -> Result<Value> {
-    let mut note = |told: Value| {
-        let SilentHosts { silent } = read(told).unwrap_or_default();
+    let mut note = |printed: Value| {
+        let SilentHosts { silent } = read(printed).unwrap_or_default();
         if !silent.is_empty() {
             eprintln!("note: {} did not answer; jobs there are not shown", silent.join(", "));
         }
@@ -361,8 +363,8 @@ fn retry_of(id: u64) -> Retry {
     Retry { id: JobId(id), umask, environment }
 }
 
-/// Submits a script. `told`: format in which the job's number is printed, if it is.
-fn submit(context: &Context, path: &Path, overrides: Overrides, told: Option<Output>) -> Result<JobId> {
+/// Submits a script. `printed`: format of the printed job number, if it is printed.
+fn submit(context: &Context, path: &Path, overrides: Overrides, printed: Option<Output>) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
     let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: WALLTIME_DEFAULT_S, arrays: false };
     let place = place(context);
@@ -375,10 +377,10 @@ fn submit(context: &Context, path: &Path, overrides: Overrides, told: Option<Out
     let found = node::control::find(context.volume.as_deref(), Some(&cwd))?;
     let answer = Client::connect(&found.socket())?.request("job.submit", request, &mut |_| {})?;
     let submitted: jobs::request::Submitted = read(answer)?;
-    if told != Some(Output::Json) {
+    if printed != Some(Output::Json) {
         submitted.warnings.iter().for_each(|warning| eprintln!("note: {}", shown::inert(warning)));
     }
-    match told {
+    match printed {
         Some(Output::Json) => shown::json(&submitted)?,
         Some(Output::Text) => shown::text(&format!("job {}\n", submitted.id))?,
         None => {}
@@ -434,7 +436,7 @@ fn wait(context: &Context, id: u64, output: Output) -> Result<u8> {
     Ok(if summary.state == JobState::Completed { 0 } else { exit::FAILED })
 }
 
-/// The supervisor of a part of a job; started by the daemon, not by people
+/// Supervise a part of a job; started by the daemon, not by users
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  entrepot job-exec --spec FILE     as the daemon does")]
 pub struct JobExec {

@@ -1,4 +1,4 @@
-//! `entrepot scrub`: reads every file, compares it, and mends what is wrong.
+//! `entrepot scrub`: reads every file, compares it, and repairs wrong bytes.
 
 use crate::answer;
 use crate::command::work;

@@ -150,12 +150,12 @@ impl Slurm {
                 return watch_job(context, job, output);
             }
             Verb::Forget { job } => {
-                let said: String = read(context.ask("slurm.forget", OneJob { job: JobId(job) })?)?;
-                shown::text(&format!("job {job}: {said}\n"))?;
+                let outcome: String = read(context.ask("slurm.forget", OneJob { job: JobId(job) })?)?;
+                shown::text(&format!("job {job}: {outcome}\n"))?;
             }
             Verb::Retry { job } => {
-                let said: String = read(context.ask("slurm.retry", OneJob { job: JobId(job) })?)?;
-                shown::text(&format!("job {job}: {said}\n"))?;
+                let outcome: String = read(context.ask("slurm.retry", OneJob { job: JobId(job) })?)?;
+                shown::text(&format!("job {job}: {outcome}\n"))?;
             }
             Verb::Log { job, part, command, stderr } => {
                 let part = part.into();

@@ -250,8 +250,9 @@ impl Out {
             let what = StageOut { path: from.path, uri, compare, chosen: chosen.clone() };
             let mut client = Client::connect(&from.volume.socket())?;
             if self.dry_run {
-                let said = work::follow(|tell| client.ask(&Request::LookAtStageOut { what, identity }, tell), None)?;
-                looked.add(read(said)?);
+                let answer =
+                    work::follow(|progress| client.ask(&Request::LookAtStageOut { what, identity }, progress), None)?;
+                looked.add(read(answer)?);
                 continue;
             }
             let request = Request::StageOut { what, limit, identity };
@@ -273,11 +274,11 @@ impl Out {
 /// Prints the effect of staging in.
 fn dry_run(client: &mut Client, wanted: Wanted, chosen: Chosen, identity: Identity, output: Output) -> Result<u8> {
     let request = Request::LookAtStageIn { wanted, chosen, identity };
-    let said = work::follow(|progress| client.ask(&request, progress), None)?;
-    show_looked(&read(said)?, output)
+    let answer = work::follow(|progress| client.ask(&request, progress), None)?;
+    show_looked(&read(answer)?, output)
 }
 
-/// Shows what a staging would do.
+/// Shows the files of a staging without transferring them.
 fn show_looked(looked: &Looked, output: Output) -> Result<u8> {
     if matches!(output, Output::Json) {
         shown::json(looked)?;

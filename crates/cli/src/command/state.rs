@@ -133,7 +133,7 @@ fn config(context: &Context) -> Result<Config> {
     Ok(Config::load(&file(context))?)
 }
 
-/// The volume's file, as `up` finds it.
+/// The volume's file, found as by `up`.
 fn file(context: &Context) -> PathBuf {
     let file = context.volume.clone().or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
     file.unwrap_or_else(|| "volume.toml".into())

@@ -119,8 +119,8 @@ fn tell_systemd(word: &str) {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&socket),
     };
-    let said = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(word.as_bytes(), &address));
-    if let Err(error) = said {
+    let sent = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(word.as_bytes(), &address));
+    if let Err(error) = sent {
         tracing::warn!("systemd was not notified of {word}: {error}");
     }
 }
@@ -218,9 +218,9 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     let own = [config.namespace.clone(), config.state.clone()];
     let refused =
         own.into_iter().chain(config.targets.iter().filter_map(|t| t.directory().map(Path::to_path_buf))).collect();
-    let patience = config.recovery.source_patience;
+    let timeout = config.recovery.source_patience;
     let (zenodo, datacite) = (config.stage.zenodo.clone(), config.stage.datacite.clone());
-    let settings = source::Settings { refused, patience, zenodo, datacite, ..source::Settings::default() };
+    let settings = source::Settings { refused, timeout, zenodo, datacite, ..source::Settings::default() };
     let opener = Arc::new(source::Sources::new(settings)?);
     let job_settings = config.jobs.clone();
     let servers = Servers::default();

@@ -33,7 +33,7 @@ pub(crate) enum Begun {
 }
 
 impl OpenFile {
-    /// Reads, and answers before this returns or later.
+    /// Reads, and passes the result to `done` before this returns or later.
     pub fn begin_read(self: &Arc<Self>, world: &Arc<World>, offset: u64, length: usize, answer: Answer) {
         self.queue.settle_range(&(offset..offset.saturating_add(length as u64)));
         let request = Request { direction: Direction::Read, bytes: length as u64, whole: false };

@@ -320,7 +320,7 @@ impl Queue {
     }
 
     /// Returns an error that occurred after `seen`, once.
-    pub fn told(&self, seen: &AtomicU64) -> Result<()> {
+    pub fn take_failure(&self, seen: &AtomicU64) -> Result<()> {
         let state = self.state.lock();
         let before = seen.swap(state.behind.failures(), Ordering::Relaxed);
         state.behind.failed_since(before).map_or(Ok(()), Err)

@@ -153,7 +153,7 @@ impl Shared {
     /// write. A close is sent to us only if a write may be on its way.
     fn fopen(&self, flags: OFlags) -> FopenFlags {
         let writes = flags & OFlags::RWMODE != OFlags::RDONLY && self.world.writes.is_on();
-        let told = if writes { FopenFlags::empty() } else { FopenFlags::FOPEN_NOFLUSH };
-        FopenFlags::FOPEN_KEEP_CACHE | told
+        let flush = if writes { FopenFlags::empty() } else { FopenFlags::FOPEN_NOFLUSH };
+        FopenFlags::FOPEN_KEEP_CACHE | flush
     }
 }

@@ -120,9 +120,9 @@ mod tests {
         }
         let of = |text: &str| check_mirrors(&parse_request(text, &base(), &tiers).unwrap(), &tiers, &targets);
         assert!(of("mirrors=3").is_ok() && of("mirrors=2 tier=fast").is_ok());
-        let said = of("mirrors=9").unwrap_err().to_string();
-        assert!(said.contains("`mirrors=9`") && said.contains("the volume has 3 targets"), "{said}");
-        let said = of("mirrors=2 tier=large").unwrap_err().to_string();
-        assert!(said.contains("tier large has 1 targets"), "{said}");
+        let message = of("mirrors=9").unwrap_err().to_string();
+        assert!(message.contains("`mirrors=9`") && message.contains("the volume has 3 targets"), "{message}");
+        let message = of("mirrors=2 tier=large").unwrap_err().to_string();
+        assert!(message.contains("tier large has 1 targets"), "{message}");
     }
 }

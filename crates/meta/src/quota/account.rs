@@ -82,7 +82,7 @@ impl Account {
         }
     }
 
-    /// Takes the sum of the node that adds up; `since` returns the changes here that the sum does not include.
+    /// Sets the usage from the sum over all nodes; `since` returns this node's changes that the sum does not include.
     pub fn is_told(&self, used: Both<u64>, since: impl FnOnce(Both<u64>, Both<u64>) -> (Both<u64>, Both<u64>)) {
         let (grown, shrunk) = self.changes();
         let (grown, shrunk) = since(grown, shrunk);

@@ -54,7 +54,7 @@ struct Inner {
     /// Generations of nodes, like the claims, writers and copies below. One node's loss of power removes none of them.
     generations: BTreeMap<u64, Option<Layout>>,
     claims: BTreeMap<u64, Claim>,
-    said: BTreeSet<NodeMark>,
+    node_marks: BTreeSet<NodeMark>,
     copies: BTreeSet<Node>,
     locks: Arc<Mutex<locks::Locks>>,
     /// Checksums by the names under which they were made; `None` while they are being made.
@@ -233,9 +233,9 @@ impl Stub for MemoryStub {
         self.with(|inner| {
             let generations = inner.generations.keys().map(|generation| NodeMark::Layout(*generation));
             let claims = inner.claims.keys().map(|generation| NodeMark::Change(*generation));
-            let said = inner.said.iter().copied();
+            let node_marks = inner.node_marks.iter().copied();
             let plain = inner.now.layout.as_ref().map(|layout| layout.generation);
-            let listed = listed_with(generations.chain(claims).chain(said).collect(), plain);
+            let listed = listed_with(generations.chain(claims).chain(node_marks).collect(), plain);
             let claim = share::claimed(&listed).and_then(|next| inner.claims.get(&next).copied());
             let (copies, has_source) = (inner.copies.clone(), inner.now.source.is_some());
             let has_sums = !inner.sums.is_empty();
@@ -261,7 +261,7 @@ impl Stub for MemoryStub {
 
     fn set_mark(&self, mark: NodeMark) -> Result<()> {
         self.with(|inner| {
-            inner.said.insert(mark);
+            inner.node_marks.insert(mark);
             Ok(())
         })
     }
@@ -271,7 +271,9 @@ impl Stub for MemoryStub {
             match mark {
                 NodeMark::Layout(generation) => drop(inner.generations.remove(&generation)),
                 NodeMark::Change(generation) => drop(inner.claims.remove(&generation)),
-                NodeMark::Writer { .. } | NodeMark::Grows { .. } | NodeMark::Cut(_) => drop(inner.said.remove(&mark)),
+                NodeMark::Writer { .. } | NodeMark::Grows { .. } | NodeMark::Cut(_) => {
+                    inner.node_marks.remove(&mark);
+                }
             }
             Ok(())
         })

@@ -1,4 +1,5 @@
-//! Measuring a pair of devices as the two sides of a burst buffer: how fast is written, alone and beside demotion, and how fast is demoted.
+//! Measurement of a pair of devices as the two sides of a burst buffer: rates of writing, alone and beside demotion,
+//! and of demotion.
 //!
 //! ```text
 //!   write to the fast one                              write_max  (Bwmax)
@@ -16,9 +17,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Share of the most demotion that is the least.
+/// Least demotion, as a share of the most.
 const LEAST: f64 = 0.05;
-/// Where the page cache cannot be passed by, what was written is synced after so many bytes.
+/// Bytes between two syncs where the page cache cannot be bypassed.
 const SYNC_BYTES: u64 = 16 << 20;
 
 /// Bytes per second.
@@ -26,15 +27,15 @@ const SYNC_BYTES: u64 = 16 << 20;
 pub struct Pair {
     /// Writing to the fast device alone.
     pub write_max: f64,
-    /// Writing to it while it is copied from at full speed.
+    /// Writing to it while its bytes are copied off at full speed.
     pub write_min: f64,
-    /// Copying to the slow one beside writing, the most.
+    /// Fastest copying to the slow device beside writing.
     pub demote_max: f64,
-    /// Copying to the slow one beside writing, the least.
+    /// Slowest copying to the slow device beside writing.
     pub demote_min: f64,
-    /// Copying to it alone.
+    /// Copying to the slow device alone.
     pub demote_idle: f64,
-    /// Whether the page cache was passed by on both.
+    /// Whether the page cache was bypassed on both devices.
     pub direct: bool,
 }
 
@@ -55,7 +56,7 @@ fn copy(from: &Scratch, to: &Scratch, until: impl Fn() -> bool) -> Result<f64, E
 fn flow(to: &Scratch, until: impl Fn() -> bool, mut step: impl FnMut(u64) -> Result<(), Errno>) -> Result<f64, Errno> {
     let began = Instant::now();
     let mut done = 0;
-    // A step at least, or there is nothing to divide by.
+    // At least one step, since the bytes are divided by its time.
     while done == 0 || !until() {
         step(done % to.bytes)?;
         done += LARGE as u64;
@@ -69,8 +70,7 @@ fn flow(to: &Scratch, until: impl Fn() -> bool, mut step: impl FnMut(u64) -> Res
 
 /// Measures a pair.
 ///
-/// # Errors
-/// What the file systems say: no space, no right to write.
+/// # Errors Errors of the file systems, such as no space or no right to write.
 pub fn pair(fast: &Path, slow: &Path, options: Options) -> std::io::Result<Pair> {
     let bytes = (options.bytes.max(16 << 20) / LARGE as u64) * LARGE as u64;
     let (source, target) = (Scratch::new(fast, bytes)?, Scratch::new(fast, bytes)?);
@@ -93,7 +93,7 @@ pub fn pair(fast: &Path, slow: &Path, options: Options) -> std::io::Result<Pair>
     let both = both.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (beside, demote_max) = (both[0], both[1]);
     let demote_idle = copy(&source, &below, for_a_while())?;
-    // On devices that do both at once at no cost, what is left is the error of measuring.
+    // If a device does both at no cost, the measuring error could make writing beside demotion the faster one.
     let write_min = beside.min(write_max * 0.99);
     let direct = source.direct && target.direct && below.direct;
     Ok(Pair { write_max, write_min, demote_max, demote_min: demote_max * LEAST, demote_idle, direct })

@@ -96,8 +96,8 @@ mod tests {
         clock.sleep_beside(Duration::ZERO, DEADLINE, || ());
         assert_eq!(clock.counts_from(began), began, "nobody was late");
         clock.sleep_beside(Duration::ZERO, DEADLINE, || std::thread::sleep(2 * late(DEADLINE)));
-        let anew = clock.counts_from(began);
-        assert!(anew > began && anew <= clock.now());
+        let start = clock.counts_from(began);
+        assert!(start > began && start <= clock.now());
         let later = clock.now();
         assert_eq!(clock.counts_from(later), later);
     }

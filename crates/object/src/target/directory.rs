@@ -170,7 +170,7 @@ impl DirectoryMedium {
         self.enter(false)
     }
 
-    fn enter(&self, anew: bool) -> Result<OwnedFd, Errno> {
+    fn enter(&self, reopened: bool) -> Result<OwnedFd, Errno> {
         let root = self.way.open().map_err(absent)?;
         let found = Identity::read_at(&root).map_err(|error| match error {
             IdentityError::Io(errno) => errno,
@@ -186,7 +186,7 @@ impl DirectoryMedium {
         let objects = objects.map_err(absent)?;
         let stat = rustix::fs::fstat(&objects)?;
         let here = self.place.read().as_ref().is_some_and(|p| (p.device, p.inode) == (stat.st_dev, stat.st_ino));
-        if anew || !here {
+        if reopened || !here {
             let fuse_type = crate::host::fuse_type(&objects);
             let on_entrepot = fuse_type.as_deref() == Some("fuse.entrepot");
             let below = Below { on_entrepot, knows_holes: is_local(&objects) };

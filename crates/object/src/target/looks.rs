@@ -54,7 +54,7 @@ impl Check {
 
 /// The queue and its threads.
 pub struct Checks {
-    patience: Duration,
+    timeout: Duration,
     crew: Mutex<Crew>,
     threads: workers::Pool,
 }
@@ -69,8 +69,8 @@ struct Crew {
 }
 
 impl Crew {
-    fn hanging(&self, now: Time, patience: Duration) -> usize {
-        self.began.values().filter(|began| now.since(**began) >= time(patience)).count()
+    fn hanging(&self, now: Time, timeout: Duration) -> usize {
+        self.began.values().filter(|began| now.since(**began) >= time(timeout)).count()
     }
 
     /// Removes the matching checks from the queue, as far as their targets' own workers have room.
@@ -88,9 +88,9 @@ impl Checks {
     /// Makes the queue for targets with that deadline. The timeout is a small part of it, since the deadline of a
     /// queued probe runs already.
     pub fn new(deadline: Duration) -> Arc<Checks> {
-        let patience = (deadline / 20).max(Duration::from_millis(5));
+        let timeout = (deadline / 20).max(Duration::from_millis(5));
         let threads = workers::Pool::with("looker", LOOKERS, IDLE_SPAN, Some(STACK_BYTES));
-        Arc::new(Checks { patience, crew: Mutex::default(), threads })
+        Arc::new(Checks { timeout, crew: Mutex::default(), threads })
     }
 
     /// Queues checks, without waiting.
@@ -103,7 +103,7 @@ impl Checks {
             return;
         }
         crew.queue.extend(shared.into_iter().map(|look| (now, look)));
-        let hanging = crew.hanging(now, self.patience);
+        let hanging = crew.hanging(now, self.timeout);
         self.threads.limit((LOOKERS + hanging).min(LOOKERS_MAX));
         self.wake();
         let left = if self.threads.threads() <= hanging { crew.take(|_| true) } else { Vec::new() };
@@ -114,11 +114,11 @@ impl Checks {
     /// Passes checks that waited too long to the targets' own workers. Returns when to call again, if any wait.
     pub fn hand_over(&self, now: Time) -> Option<Duration> {
         let mut crew = self.crew.lock();
-        let late = crew.take(|since| now.since(since) >= time(self.patience));
+        let late = crew.take(|since| now.since(since) >= time(self.timeout));
         let waits = !crew.queue.is_empty();
         drop(crew);
         late.into_iter().for_each(Check::alone);
-        waits.then_some(self.patience)
+        waits.then_some(self.timeout)
     }
 
     /// Drops the checks that wait, and takes no more.

@@ -117,15 +117,15 @@ impl MemoryMedium {
         }
         let mut used_pages = 0;
         // An object with several names stays one object.
-        let mut anew: Vec<(Common, Common)> = Vec::new();
+        let mut copied: Vec<(Common, Common)> = Vec::new();
         for named in survivors.values_mut() {
             let there =
-                anew.iter().find(|(before, _)| Arc::ptr_eq(before, &named.object)).map(|(_, after)| after.clone());
+                copied.iter().find(|(before, _)| Arc::ptr_eq(before, &named.object)).map(|(_, after)| after.clone());
             let after = there.unwrap_or_else(|| {
                 let after = named.object.lock().after_crash(&mut plan);
                 used_pages += after.pages();
                 let after = Arc::new(Mutex::new(after));
-                anew.push((named.object.clone(), after.clone()));
+                copied.push((named.object.clone(), after.clone()));
                 after
             });
             named.object = after;

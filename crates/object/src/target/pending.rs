@@ -171,8 +171,8 @@ impl<T: Send + 'static> Pending<T> {
                 Phase::Queued { since } => {
                     let since = core.counts_from(*since);
                     let sign_of_life = core.pool.last_progress().max(since);
-                    let patience = time(core.limits.deadline * QUEUED_DEADLINES_MAX);
-                    (sign_of_life + time(core.limits.deadline)).min(since + patience)
+                    let timeout = time(core.limits.deadline * QUEUED_DEADLINES_MAX);
+                    (sign_of_life + time(core.limits.deadline)).min(since + timeout)
                 }
                 Phase::Taken => unreachable!("only the one waiter takes the result"),
             };

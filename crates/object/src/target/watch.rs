@@ -45,7 +45,7 @@ impl Bell {
         self.watch.notify_all();
     }
 
-    /// Sleeps until an inline operation begins. Returns whether to go on.
+    /// Sleeps until an inline operation begins. Returns false after a stop.
     fn wait_for_entered(&self) -> bool {
         let mut rung = self.rung.lock();
         while !rung.entered && !rung.stopped {
@@ -70,7 +70,7 @@ impl Bell {
         self.watch.notify_all();
     }
 
-    /// Sleeps until rung or for `span`. Returns whether to go on.
+    /// Sleeps until a ring, for at most `span`. Returns false after [`Bell::stop`].
     fn wait(&self, span: Duration) -> bool {
         let mut rung = self.rung.lock();
         if !rung.rung && !rung.stopped {
@@ -80,7 +80,7 @@ impl Bell {
         !rung.stopped
     }
 
-    /// Sleeps for `span`, rung or not, unless stopped. Returns whether to go on.
+    /// Sleeps for `span`, even after a ring. Returns false after [`Bell::stop`].
     fn nap(&self, span: Duration) -> bool {
         let mut rung = self.rung.lock();
         let until = std::time::Instant::now() + span;
@@ -114,7 +114,7 @@ fn watch_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
 
 fn probe_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
     let (mut measured, mut measured_all): (Option<Time>, Option<Time>) = (None, None);
-    let mut tells = false;
+    let mut sends = false;
     loop {
         let wait = {
             let Some(targets) = targets.upgrade() else { return };
@@ -124,7 +124,7 @@ fn probe_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
             if measured.is_none_or(|at| now.since(at) >= time(SPACE_SPAN)) {
                 measured = Some(now);
                 // The measurements requested last time have arrived.
-                if std::mem::replace(&mut tells, all) {
+                if std::mem::replace(&mut sends, all) {
                     targets.tell_space();
                 }
                 measured_all = if all { measured } else { measured_all };

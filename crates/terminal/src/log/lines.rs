@@ -68,12 +68,12 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut said = LogEntry::default();
-        event.record(&mut said);
+        let mut entry = LogEntry::default();
+        event.record(&mut entry);
         let level = *event.metadata().level();
         let line = match self.is_json {
-            true => json(SystemTime::now(), level, event.metadata().target(), &said),
-            false => journal(level, &said),
+            true => json(SystemTime::now(), level, event.metadata().target(), &entry),
+            false => journal(level, &entry),
         };
         to.write_str(&line)
     }
@@ -122,28 +122,28 @@ impl Visit for LogEntry {
 }
 
 /// Formats `{"time":"...","level":"warn","module":"node::daemon","message":"..."}`, then the fields.
-fn json(now: SystemTime, level: Level, module: &str, said: &LogEntry) -> String {
+fn json(now: SystemTime, level: Level, module: &str, entry: &LogEntry) -> String {
     let time = humantime::format_rfc3339_millis(now).to_string();
     let level = level.as_str().to_ascii_lowercase();
-    let known = [("time", time), ("level", level), ("module", module.to_owned()), ("message", said.message.clone())];
+    let known = [("time", time), ("level", level), ("module", module.to_owned()), ("message", entry.message.clone())];
     let known = known.into_iter().map(|(name, value)| (name, Value::from(value)));
     let all: Vec<_> = known
-        .chain(said.fields.iter().cloned())
+        .chain(entry.fields.iter().cloned())
         .map(|(name, value)| format!("{}:{value}", Value::from(name)))
         .collect();
     format!("{{{}}}\n", all.join(","))
 }
 
 /// Prefixes each line of the message with its priority: the journal makes an entry of each line.
-fn journal(level: Level, said: &LogEntry) -> String {
+fn journal(level: Level, entry: &LogEntry) -> String {
     let priority = match level {
         Level::ERROR => 3,
         Level::WARN => 4,
         Level::INFO => 6,
         _ => 7,
     };
-    let mut text = said.message.clone();
-    for (name, value) in &said.fields {
+    let mut text = entry.message.clone();
+    for (name, value) in &entry.fields {
         let _ = write!(text, " {name}={value}");
     }
     text.lines().map(|line| format!("<{priority}>{line}\n")).collect()
@@ -154,13 +154,13 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn said() -> LogEntry {
+    fn entry() -> LogEntry {
         LogEntry { message: "fast1 is \"failed\"\nsince now".into(), fields: vec![("target", 3.into())] }
     }
 
     #[test]
     fn json_is_one_object_a_line_and_quotes_what_it_must() {
-        let line = json(SystemTime::UNIX_EPOCH + Duration::from_millis(1500), Level::WARN, "object::target", &said());
+        let line = json(SystemTime::UNIX_EPOCH + Duration::from_millis(1500), Level::WARN, "object::target", &entry());
         assert_eq!(line.matches('\n').count(), 1);
         let object: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(object["time"], "1970-01-01T00:00:01.500Z");
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_line_in_the_journal_has_its_priority() {
-        assert_eq!(journal(Level::ERROR, &said()), "<3>fast1 is \"failed\"\n<3>since now target=3\n");
+        assert_eq!(journal(Level::ERROR, &entry()), "<3>fast1 is \"failed\"\n<3>since now target=3\n");
         assert_eq!(journal(Level::DEBUG, &LogEntry { message: "a".into(), fields: vec![] }), "<7>a\n");
     }
 

@@ -27,7 +27,7 @@ EXAMPLES:
 pub struct Advise {
     /// An application of this volume.
     app: Option<String>,
-    /// The same, as earlier versions had it.
+    /// The same, as an option of earlier versions.
     #[arg(long = "app", value_name = "NAME", hide = true, conflicts_with = "app")]
     named: Option<String>,
     /// Time to write a checkpoint, such as 40s.
@@ -121,9 +121,9 @@ impl Advise {
             let size = shown::bytes(seen.bytes);
             Some(SourcedSpan { seconds, from: format!("measured: the last one written, {size}{of}") })
         };
-        let said = self.cost.map(|cost| SourcedSpan { seconds: cost.as_secs_f64(), from: "as given".into() });
+        let given = self.cost.map(|cost| SourcedSpan { seconds: cost.as_secs_f64(), from: "as given".into() });
         let what = seen.map_or("a checkpoint".to_owned(), |seen| format!("a checkpoint of {}", seen.name));
-        said.or_else(measured).ok_or_else(|| {
+        given.or_else(measured).ok_or_else(|| {
             Problem::wrong(format!("the time of {what} is unknown"))
                 .so("no interval follows")
                 .try_this("give --cost, or the name of an application that wrote one")
@@ -138,12 +138,12 @@ impl Advise {
             Some(SourcedSpan { seconds: seconds as f64, from: from(seen) })
         };
         let as_you_say = |seconds| SourcedSpan { seconds, from: "as given".into() };
-        let said = match (self.mtbf, self.nodes.zip(self.node_mtbf)) {
+        let given = match (self.mtbf, self.nodes.zip(self.node_mtbf)) {
             (Some(mtbf), _) => Some(as_you_say(mtbf.as_secs_f64())),
             (None, Some((nodes, of_node))) => Some(as_you_say(of_node.as_secs_f64() / f64::from(nodes))),
             (None, None) => None,
         };
-        said.or_else(known).ok_or_else(|| {
+        given.or_else(known).ok_or_else(|| {
             Problem::wrong("the time between its failures is unknown")
                 .so("no interval follows")
                 .try_this("give --mtbf, or --nodes with --node-mtbf; `checkpoint begin` takes --mtbf and --nodes too")

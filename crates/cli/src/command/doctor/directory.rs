@@ -59,12 +59,12 @@ fn not_there(name: &str, role: Role, path: &Path, error: &std::io::Error) -> Vec
 fn part(name: &str, what: &str, free: u64, all: u64) -> Option<Finding> {
     // File systems without a table of inodes report zero.
     let percent = (u128::from(free) * 100).checked_div(u128::from(all))?;
-    let said = format!("{percent} % of its {what} are free");
+    let state = format!("{percent} % of its {what} are free");
     let change = "`entrepot purge`, remove files, or add a target; see docs/guide/operate/every-day.md";
     match free {
-        0 => Some(Finding::failure(name, said, "writes there fail with ENOSPC", change)),
+        0 => Some(Finding::failure(name, state, "writes there fail with ENOSPC", change)),
         _ if percent < u128::from(FREE_PERCENT_MIN) => {
-            Some(Finding::warning(name, said, "soon writes there fail with ENOSPC", change))
+            Some(Finding::warning(name, state, "soon writes there fail with ENOSPC", change))
         }
         _ => None,
     }
@@ -101,7 +101,7 @@ fn open_to_others(name: &str, role: Role, path: &Path) -> Option<Finding> {
     let mode = |at: &Path| std::fs::metadata(at).ok().map(|about| about.permissions().mode() & 0o7777);
     let open = match forbidden {
         Some(forbidden) => mode(&inner)? & forbidden != 0,
-        // It suffices that one of the two is closed.
+        // One closed directory of the two is enough.
         None => mode(path)? & 0o077 != 0 && mode(&inner)? & 0o077 != 0,
     };
     let why = "other users could read or change files there, without the permission checks of the mount";

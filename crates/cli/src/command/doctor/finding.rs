@@ -55,9 +55,9 @@ impl Finding {
             Weight::Failure => "FAILURE",
         };
         let mut text = format!("{state:8} {}: {}\n", self.subject, self.what);
-        for (head, said) in [("so:  ", &self.why), ("next:", &self.change)] {
-            if !said.is_empty() {
-                let _ = writeln!(text, "           {head} {said}");
+        for (head, line) in [("so:  ", &self.why), ("next:", &self.change)] {
+            if !line.is_empty() {
+                let _ = writeln!(text, "           {head} {line}");
             }
         }
         text
@@ -74,7 +74,7 @@ pub enum Role {
 /// Subject of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Subject {
-    /// This machine, whatever volume it has.
+    /// This machine, without a volume.
     Machine,
     /// A mounted volume; its daemon returns the path of the file.
     Mounted {
@@ -93,7 +93,7 @@ pub enum Subject {
         role: Role,
         path: PathBuf,
     },
-    /// A file that others must not be able to read.
+    /// A file that other users must not be able to read.
     Secret {
         key: String,
         path: PathBuf,

@@ -92,8 +92,8 @@ fn check_words(argv: &[String], line: u32) -> Vec<Complaint> {
 
 /// Clap's message without its usage and hints, on one line.
 fn first_line(text: &str) -> String {
-    let said = text.split("\n\nUsage").next().unwrap_or_default();
-    let words: Vec<&str> = said.split_ascii_whitespace().collect();
+    let message = text.split("\n\nUsage").next().unwrap_or_default();
+    let words: Vec<&str> = message.split_ascii_whitespace().collect();
     words.join(" ").trim_start_matches("error: ").to_string()
 }
 

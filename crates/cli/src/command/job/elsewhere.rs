@@ -37,7 +37,7 @@ pub fn submit(
     overrides: Overrides,
     kind: Kind,
     data_queue: &str,
-    told: Option<Output>,
+    printed: Option<Output>,
 ) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
     // All errors of the script are reported before any request is sent.
@@ -76,7 +76,7 @@ pub fn submit(
             client.request("job.submitted", &submitted, &mut |_| {})?;
             let there = submitted.parts.iter().map(|(part, there)| format!("{part} {}", there.id));
             let there = there.collect::<Vec<_>>().join(", ");
-            match told {
+            match printed {
                 Some(Output::Json) => shown::json(&SubmittedTo { submitted, scheduler: kind })?,
                 Some(Output::Text) => shown::text(&format!("job {id} ({}: {there})\n", kind.name()))?,
                 None => {}
@@ -149,8 +149,8 @@ fn chain(
         let words = scheduler.submit(&submission);
         let mut environment = scheduler.environment(&submission).to_vec();
         environment.extend(variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        let submitted = text.and_then(|text| run(&words, &environment, text)).and_then(|said| {
-            scheduler.read_id(&said).ok_or_else(|| format!("the scheduler's answer is not understood: {said:?}"))
+        let submitted = text.and_then(|text| run(&words, &environment, text)).and_then(|reply| {
+            scheduler.read_id(&reply).ok_or_else(|| format!("the scheduler's answer is not understood: {reply:?}"))
         });
         match submitted {
             Ok(id) => {
@@ -195,8 +195,8 @@ fn run(words: &[String], environment: &[(&str, &str)], input: impl AsRef<[u8]>) 
     if done.status.success() {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&done.stderr).trim().replace('\n', "; ");
-    Err(format!("`{shown}` failed ({}): {said}", done.status))
+    let reply = String::from_utf8_lossy(&done.stderr).trim().replace('\n', "; ");
+    Err(format!("`{shown}` failed ({}): {reply}", done.status))
 }
 
 /// Cancels the parts of a job in another scheduler, as the caller. No effect on jobs of the built-in runner.

@@ -32,11 +32,11 @@ pub fn follow(context: &Context, request: &str, of: impl Serialize, output: Outp
         Output::Text => Box::new(Lines::default()),
     };
     let mut failed = None;
-    let mut tell = |value: Value| {
-        let told = serde_json::from_value(value).map_or(Ok(()), |watched| shown.tell(&watched));
-        failed = failed.take().or(told.err());
+    let mut show = |value: Value| {
+        let written = serde_json::from_value(value).map_or(Ok(()), |watched| shown.show(&watched));
+        failed = failed.take().or(written.err());
     };
-    let answer = context.connect()?.request(request, of, &mut tell)?;
+    let answer = context.connect()?.request(request, of, &mut show)?;
     let watched: Watched = read(answer)?;
     failed.map_or(Ok(()), Err)?;
     shown.end(&watched)?;
@@ -46,11 +46,11 @@ pub fn follow(context: &Context, request: &str, of: impl Serialize, output: Outp
 /// Waits until a job is over, with a line on standard error for each change.
 pub fn wait(context: &Context, id: u64) -> Result<JobSummary> {
     let mut lines = Lines { on_stderr: true, ..Lines::default() };
-    let mut tell = |value: Value| {
+    let mut show = |value: Value| {
         // The wait goes on even if the output is closed.
-        let _ = serde_json::from_value(value).map(|watched| lines.tell(&watched));
+        let _ = serde_json::from_value(value).map(|watched| lines.show(&watched));
     };
-    let answer = context.connect()?.request("job.watch", OneJob { id: JobId(id) }, &mut tell)?;
+    let answer = context.connect()?.request("job.watch", OneJob { id: JobId(id) }, &mut show)?;
     Ok(read::<Watched>(answer)?.summary)
 }
 
@@ -67,7 +67,7 @@ fn last(context: &Context) -> Result<u64> {
 /// Output format of a watched job.
 trait Shown {
     /// Shows the present state, which may be unchanged.
-    fn tell(&mut self, watched: &Watched) -> std::io::Result<()>;
+    fn show(&mut self, watched: &Watched) -> std::io::Result<()>;
     /// Shows the final state.
     fn end(&mut self, watched: &Watched) -> std::io::Result<()>;
 }
@@ -79,7 +79,7 @@ struct Json {
 }
 
 impl Shown for Json {
-    fn tell(&mut self, watched: &Watched) -> std::io::Result<()> {
+    fn show(&mut self, watched: &Watched) -> std::io::Result<()> {
         if self.last.as_ref() == Some(watched) {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl Shown for Json {
     }
 
     fn end(&mut self, watched: &Watched) -> std::io::Result<()> {
-        self.tell(watched)
+        self.show(watched)
     }
 }
 
@@ -100,7 +100,7 @@ struct Lines {
 }
 
 impl Shown for Lines {
-    fn tell(&mut self, watched: &Watched) -> std::io::Result<()> {
+    fn show(&mut self, watched: &Watched) -> std::io::Result<()> {
         let mut line = standing(watched);
         // A new estimate of the remaining time alone prints no line.
         let mut news: String = match watched.arrival {
@@ -181,7 +181,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl Shown for Bars {
-    fn tell(&mut self, watched: &Watched) -> std::io::Result<()> {
+    fn show(&mut self, watched: &Watched) -> std::io::Result<()> {
         self.job.set_message(standing(watched));
         let under_way = |path: &PathBuf| watched.transfers.iter().any(|one| one.path == *path);
         self.transfers.retain(|path, bar| {
@@ -227,7 +227,7 @@ mod tests {
         let mut lines = Lines::default();
         let mut news = |done, standing| {
             let before = lines.last.clone();
-            lines.tell(&watched(done, standing)).expect("written");
+            lines.show(&watched(done, standing)).expect("written");
             before != lines.last
         };
         assert_eq!([news(0, ""), news(0, ""), news(9, ""), news(10, "")], [true, false, false, true]);

@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// One step of a job, called by Slurm's plug-in; not by people
+/// Do one step of a job; called by Slurm's plug-in, not by users
 #[derive(Debug, Args)]
 pub struct Hook {
     #[command(subcommand)]

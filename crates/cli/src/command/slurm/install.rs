@@ -129,8 +129,8 @@ mod tests {
     fn a_volume_that_would_not_hear_slurmctld_is_told_of_before_the_first_job() {
         let dir = tempfile::tempdir().expect("dir");
         let file = engine::volume::init(&dir.path().join("v"), None).expect("a volume");
-        let said = hook_user("ClusterName=a\n SlurmUser=slurm # as Debian has it\n", &file).expect("it would not");
-        assert!(said.starts_with("in [jobs]: slurm_user = \"slurm\""), "{said}");
+        let line = hook_user("ClusterName=a\n SlurmUser=slurm # as Debian has it\n", &file).expect("it would not");
+        assert!(line.starts_with("in [jobs]: slurm_user = \"slurm\""), "{line}");
         for well in ["", "SlurmUser=root\n", "#SlurmUser=slurm\n"] {
             assert_eq!(hook_user(well, &file), None, "{well}");
         }

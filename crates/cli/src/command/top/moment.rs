@@ -80,8 +80,8 @@ impl Daemon {
         if with_jobs {
             let mut silent = Vec::new();
             let mut list = |command: &str| {
-                client.request(command, List { all: false }, &mut |told| {
-                    silent.extend(read::<SilentHosts>(told).unwrap_or_default().silent);
+                client.request(command, List { all: false }, &mut |note| {
+                    silent.extend(read::<SilentHosts>(note).unwrap_or_default().silent);
                 })
             };
             let own = read::<Vec<JobSummary>>(list("job.list")?)?.into_iter().map(of_runner);

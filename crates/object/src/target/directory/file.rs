@@ -23,7 +23,7 @@ pub(super) struct Below {
 pub struct FileHandle {
     fd: OwnedFd,
     second: Second,
-    told: AdvisedPattern,
+    advised: AdvisedPattern,
     writing: Writing,
     knows_holes: bool,
 }
@@ -49,7 +49,7 @@ impl FileHandle {
         FileHandle {
             fd,
             second: Second::new(on_entrepot),
-            told: AdvisedPattern::default(),
+            advised: AdvisedPattern::default(),
             writing: Writing::Same,
             knows_holes,
         }
@@ -196,12 +196,13 @@ impl Handle for FileHandle {
 
     fn advise(&self, advice: Advice) {
         let random = advice == Advice::Random;
-        if self.told.0.load(Ordering::Relaxed) == random || self.told.0.swap(random, Ordering::Relaxed) == random {
+        if self.advised.0.load(Ordering::Relaxed) == random || self.advised.0.swap(random, Ordering::Relaxed) == random
+        {
             return;
         }
-        let says = if random { rustix::fs::Advice::Random } else { rustix::fs::Advice::Normal };
+        let advice = if random { rustix::fs::Advice::Random } else { rustix::fs::Advice::Normal };
         // A file system without support for advice reads ahead as before.
-        let _ = rustix::fs::fadvise(&self.fd, 0, None, says);
+        let _ = rustix::fs::fadvise(&self.fd, 0, None, advice);
     }
 
     fn begin_sync(&self, offset: u64, len: u64) {
