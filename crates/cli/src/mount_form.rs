@@ -79,7 +79,6 @@ fn flags(mut flags: MountFlags, options: &[String], is_sloppy: bool) -> std::res
     Ok(flags)
 }
 
-/// Present flags of a mount.
 fn flags_of(at: &Path) -> std::io::Result<MountFlags> {
     use rustix::fs::StatVfsMountFlags as Has;
     let has = rustix::fs::statvfs(at)?.f_flag;

@@ -28,7 +28,6 @@ const KEPT_MAX: usize = 32;
 /// change by another node; others look the file up again.
 pub const FRESH: Duration = Duration::from_millis(1);
 
-/// Result of a lookup.
 #[derive(Debug)]
 struct LookupResult {
     id: NodeId,

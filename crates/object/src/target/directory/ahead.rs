@@ -25,7 +25,7 @@ impl Second {
             let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC;
             let path = crate::host::descriptor_path(first);
             let opened = rustix::fs::openat(CWD, path, flags, Mode::empty());
-            opened.inspect_err(|error| tracing::debug!(%error, "prefetches of an object are not told apart")).ok()
+            opened.inspect_err(|error| tracing::debug!(%error, "prefetches of an object are not marked")).ok()
         };
         self.0.get_or_init(open).as_ref().map(AsFd::as_fd)
     }
