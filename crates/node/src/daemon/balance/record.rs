@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::control::answers::{self, BalanceOutcome as Outcome};
+use meta::records;
 use meta::state::State;
 use policy::balance::Stats;
 use serde::{Deserialize, Serialize};
@@ -68,12 +69,11 @@ impl Record {
     }
 
     pub fn read(state: &dyn State) -> Result<Option<Record>> {
-        // A record of a later version, or a damaged one, counts as none.
-        Ok(state.record_get(KIND, KEY)?.and_then(|record| serde_json::from_slice(&record).ok()))
+        records::get(state, KIND, KEY)
     }
 
     pub fn remember(&self, state: &dyn State) -> Result<()> {
-        state.record_put(KIND, KEY, &serde_json::to_vec(self).expect("numbers and texts"))
+        records::put(state, KIND, KEY, self)
     }
 }
 
