@@ -16,8 +16,9 @@
 //! ([`File::restore_rolled_back`](crate::file::File::restore_rolled_back)). `fsync` makes names durable by itself. So
 //! on a disk that keeps synced data, no object of a synced file is ever missing.
 
+use crate::Result;
 use crate::file::Pool;
-use crate::{Error, Result};
+use meta::records;
 use meta::state::{NAMES, State};
 use object::target::State as TargetState;
 use parking_lot::Mutex;
@@ -68,9 +69,7 @@ impl DurableNames {
     /// Loads an earlier daemon's record. Draws the first number of this life, so call it before any other draw.
     pub fn open(state: Arc<dyn State>, pool: Arc<Pool>, boot: &str) -> Result<DurableNames> {
         let first = pool.next_object().0;
-        let stored = state.record_get(NAMES, KEY)?;
-        let stored: Option<Record> = stored.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let record = match stored {
+        let record = match records::get::<Record>(&*state, NAMES, KEY)? {
             Some(record) if record.boot == boot || boot.is_empty() => record,
             Some(mut old) => {
                 for target in pool.targets.all() {
@@ -85,13 +84,8 @@ impl DurableNames {
             None => Record { boot: boot.into(), since: first, ..Record::default() },
         };
         let names = DurableNames { state, pool, inner: Mutex::new(Inner { record, created: first, drawn: first }) };
-        names.save(&names.inner.lock().record)?;
+        records::put(&*names.state, NAMES, KEY, &names.inner.lock().record)?;
         Ok(names)
-    }
-
-    fn save(&self, record: &Record) -> Result<()> {
-        let bytes = serde_json::to_vec(record).map_err(|e| Error::State(e.to_string()))?;
-        self.state.record_put(NAMES, KEY, &bytes)
     }
 
     /// Makes names durable. Afterwards all names created before the previous pass are durable, since the time between
@@ -114,7 +108,7 @@ impl DurableNames {
                 changed = true;
             }
         }
-        if changed { self.save(&inner.record) } else { Ok(()) }
+        if changed { records::put(&*self.state, NAMES, KEY, &inner.record) } else { Ok(()) }
     }
 
     /// Makes all names durable at the clean end, when no more objects are created.
@@ -125,7 +119,7 @@ impl DurableNames {
         let mut inner = self.inner.lock();
         let all = |b: &mut u64| *b = if *b >= bound { next_epoch(bound) } else { *b };
         inner.record.durable.values_mut().for_each(all);
-        self.save(&inner.record)
+        records::put(&*self.state, NAMES, KEY, &inner.record)
     }
 
     /// Whether any object may be rolled back.
@@ -145,7 +139,7 @@ impl DurableNames {
         let mut inner = self.inner.lock();
         let away = |t: u16| self.pool.targets.get(TargetId(t)).is_some_and(|t| t.state() == TargetState::Failed);
         inner.record.rolled_back.retain(|u| away(u.target));
-        self.save(&inner.record)
+        records::put(&*self.state, NAMES, KEY, &inner.record)
     }
 }
 

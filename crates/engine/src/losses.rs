@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::file::{LossLog, Lost};
+use meta::records;
 use meta::state::State;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -13,18 +14,16 @@ struct InState(Arc<dyn State>);
 
 /// Losses recorded in the state store, which also records later ones.
 pub fn remembered(state: &Arc<dyn State>) -> Result<Lost> {
-    let records = state.records(RECORDS)?;
-    let losses = records.iter().filter_map(|(key, value)| {
-        let (len, errno): (u64, i32) = serde_json::from_slice(value).ok()?;
-        Some((u64::from_str_radix(key, 16).ok()?, len, Errno::from_raw_os_error(errno)))
+    let losses = records::all::<(u64, i32)>(&**state, RECORDS)?.into_iter();
+    let losses = losses.filter_map(|(key, (len, errno))| {
+        Some((u64::from_str_radix(&key, 16).ok()?, len, Errno::from_raw_os_error(errno)))
     });
     Ok(Lost::remembered(InState(state.clone()), losses))
 }
 
 impl LossLog for InState {
     fn note(&self, thing: u64, len: u64, errno: Errno) {
-        let value = serde_json::to_vec(&(len, errno.raw_os_error())).expect("two numbers");
-        if let Err(error) = self.0.record_put(RECORDS, &key(thing), &value) {
+        if let Err(error) = records::put(&*self.0, RECORDS, &key(thing), &(len, errno.raw_os_error())) {
             tracing::warn!("the failed sync of object {thing:016x} cannot be saved for the next start: {error}");
         }
     }

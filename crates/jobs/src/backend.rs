@@ -22,6 +22,7 @@ use crate::known::{KnownJob, KnownJobs};
 use crate::notice::Over;
 use crate::request::{JobId, JobState, Kind};
 use crate::volume::Volume;
+use meta::records;
 use meta::state::State;
 use object::workers::{Pool, apart};
 use parking_lot::{Condvar, Mutex};
@@ -137,11 +138,7 @@ impl<B: Backend> Core<B> {
 
     /// All records of one kind that the last daemon kept.
     pub fn records<T: DeserializeOwned>(&self, kind: &str) -> object::Result<Vec<T>> {
-        let read = |(key, bytes): (String, Vec<u8>)| {
-            let read = serde_json::from_slice(&bytes);
-            read.inspect_err(|error| tracing::error!("{kind} {key} cannot be read and is ignored: {error}")).ok()
-        };
-        Ok(self.state.records(kind)?.into_iter().filter_map(read).collect())
+        Ok(records::all(&*self.state, kind)?.into_iter().map(|(_, record)| record).collect())
     }
 
     /// Number of unfinished jobs in each state.
@@ -157,9 +154,9 @@ impl<B: Backend> Core<B> {
     }
 
     /// Saves a new job, after its publication to the other nodes.
-    pub fn remember(&self, job: &Job<B::JobData>) -> Result<(), String> {
-        self.tell_other_nodes(job).map_err(|e| e.to_string())?;
-        self.put(B::RECORDS, job.id.0, job)?;
+    pub fn remember(&self, job: &Job<B::JobData>) -> object::Result<()> {
+        self.tell_other_nodes(job)?;
+        records::put(&*self.state, B::RECORDS, &key(job.id.0), job)?;
         self.tell_volume(job);
         Ok(())
     }
@@ -218,14 +215,9 @@ impl<B: Backend> Core<B> {
 
     /// Keeps a record with a number in the state store; failure is logged.
     pub fn keep_as(&self, kind: &str, number: u64, what: &impl Serialize) {
-        if let Err(error) = self.put(kind, number, what) {
+        if let Err(error) = records::put(&*self.state, kind, &key(number), what) {
             tracing::error!("{kind} {number} could not be saved: {error}; check the state directory's disk");
         }
-    }
-
-    fn put(&self, kind: &str, number: u64, what: &impl Serialize) -> Result<(), String> {
-        let bytes = serde_json::to_vec(what).map_err(|e| e.to_string())?;
-        self.state.record_put(kind, &key(number), &bytes).map_err(|e| e.to_string())
     }
 
     /// Removes the record with a number; failure is logged.

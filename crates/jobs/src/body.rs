@@ -1,6 +1,6 @@
 //! Bodies of requests and answers on the control socket, from and to JSON, for all handlers of jobs.
 
-use node::control::Problem;
+use node::control::{Problem, Responder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -21,4 +21,9 @@ pub(crate) fn answer<T: Serialize>(value: &T) -> Result<Value, Problem> {
 pub(crate) fn unknown(prefix: &str, verb: &str) -> Problem {
     Problem::wrong(format!("the daemon has no request {prefix}.{verb}"))
         .try_this("restart the daemon: it is of another version than this command")
+}
+
+/// Sends progress to the caller; `false`: the caller is gone.
+pub(crate) fn progress<T: Serialize>(out: &mut Responder<'_>) -> impl FnMut(&T) -> bool {
+    move |value| answer(value).is_ok_and(|value| out.progress(value))
 }

@@ -4,6 +4,7 @@
 
 use crate::queue::InputsOf;
 use crate::request::{Caller, JobId, Kind};
+use meta::records;
 use meta::state::{KNOWN_JOBS as KIND, State};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -101,8 +102,7 @@ impl KnownJobs {
         if written.get(&key) == Some(&known) {
             return Ok(());
         }
-        let value = serde_json::to_vec(&known).expect("numbers and texts");
-        self.state.record_put(KIND, &key, &value)?;
+        records::put(&*self.state, KIND, &key, &known)?;
         written.insert(key, known);
         Ok(())
     }
@@ -126,11 +126,7 @@ impl KnownJobs {
     }
 
     fn all(&self) -> object::Result<Vec<KnownJob>> {
-        let read = |(key, value): (String, Vec<u8>)| {
-            let read = serde_json::from_slice(&value);
-            read.inspect_err(|error| tracing::error!("{KIND} {key} cannot be read and is ignored: {error}")).ok()
-        };
-        Ok(self.state.records(KIND)?.into_iter().filter_map(read).collect())
+        Ok(records::all(&*self.state, KIND)?.into_iter().map(|(_, job)| job).collect())
     }
 
     /// The jobs of the other nodes.

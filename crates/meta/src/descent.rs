@@ -1,4 +1,8 @@
-//! Depth-first walk of a directory tree. It keeps one open directory for each level, and no list of names.
+//! Depth-first walk of a directory tree: the one walker of the namespace. It keeps one open directory for each level,
+//! and no list of names, except in order: then it has the names of each open directory.
+//!
+//! The iterator enters directories by itself. [`Descent::entry`] leaves that to its caller, who may open a directory
+//! with the rights of a user, look at it first, or pass it over.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, fstat, openat, statat};
@@ -13,11 +17,15 @@ pub struct Descent {
     levels: Vec<Level>,
     /// Whether links, pipes, sockets and devices are returned, too.
     others: bool,
+    in_order: bool,
 }
+
+/// Name in a directory, and its type.
+pub type Entry = (CString, FileType);
 
 struct Level {
     fd: Arc<OwnedFd>,
-    entries: Dir,
+    entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
     inode: u64,
     /// Name of the directory in the level above.
     name: CString,
@@ -36,10 +44,28 @@ pub struct Met {
 }
 
 impl Level {
-    fn open(above: &OwnedFd, name: &CStr) -> Result<Level> {
+    fn of(fd: OwnedFd, name: &CStr, in_order: bool) -> Result<Level> {
+        let (inode, fd) = (fstat(&fd)?.st_ino, Arc::new(fd));
+        let directory = fd.clone();
+        let entries = Dir::read_from(&fd)?.map(move |entry| {
+            let entry = entry?;
+            Ok((entry.file_name().to_owned(), kind(&directory, &entry)))
+        });
+        let entries = entries.filter(|entry| !matches!(entry, Ok((name, _)) if [c".", c".."].contains(&&**name)));
+        let entries: Box<dyn Iterator<Item = Result<Entry>> + Send> = match in_order {
+            false => Box::new(entries),
+            true => {
+                let mut all = entries.collect::<Result<Vec<Entry>>>()?;
+                all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+                Box::new(all.into_iter().map(Ok))
+            }
+        };
+        Ok(Level { entries, inode, name: name.to_owned(), fd })
+    }
+
+    fn open(above: &OwnedFd, name: &CStr, in_order: bool) -> Result<Level> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(above, name, flags, Mode::empty())?;
-        Ok(Level { entries: Dir::read_from(&fd)?, inode: fstat(&fd)?.st_ino, name: name.to_owned(), fd: Arc::new(fd) })
+        Level::of(openat(above, name, flags, Mode::empty())?, name, in_order)
     }
 
     fn meets(&self, name: &CStr, inode: Option<u64>) -> Met {
@@ -50,7 +76,32 @@ impl Level {
 impl Descent {
     /// Starts a walk at the root.
     pub fn new(root: &OwnedFd) -> Result<Descent> {
-        Ok(Descent { levels: vec![Level::open(root, c".")?], others: false })
+        Ok(Descent { levels: vec![Level::open(root, c".", false)?], others: false, in_order: false })
+    }
+
+    /// Starts a walk in the order of the names, at an open directory.
+    pub fn in_order(root: OwnedFd) -> Result<Descent> {
+        Ok(Descent { levels: vec![Level::of(root, c".", true)?], others: false, in_order: true })
+    }
+
+    /// Returns the next name, of any type. A directory is not entered.
+    pub fn entry(&mut self) -> Option<Result<Entry>> {
+        loop {
+            match self.levels.last_mut()?.entries.next() {
+                Some(Ok(entry)) => return Some(Ok(entry)),
+                Some(Err(error)) => {
+                    self.levels.pop();
+                    return Some(Err(error));
+                }
+                None => drop(self.levels.pop()),
+            }
+        }
+    }
+
+    /// Enters the directory of that name, which [`Descent::entry`] returned last: its names come next.
+    pub fn enter(&mut self, name: &CStr, directory: OwnedFd) -> Result<()> {
+        self.levels.push(Level::of(directory, name, self.in_order)?);
+        Ok(())
     }
 
     /// Also returns links, pipes, sockets and devices from now on.
@@ -63,6 +114,11 @@ impl Descent {
         // The walk has already entered a directory that it returns.
         let levels = &self.levels[1..self.levels.len() - usize::from(met.inode.is_some())];
         levels.iter().map(|level| OsStr::from_bytes(level.name.to_bytes())).collect()
+    }
+
+    /// Path, below the root, of a name in the directory of the entry returned last; `None` if it is no UTF-8.
+    pub fn names_of(&self, name: &CStr) -> Option<Vec<String>> {
+        self.path_of(name).iter().map(|name| name.to_str().map(str::to_owned)).collect()
     }
 
     /// Path, below the root, of a file in the directory of the entry returned last.
@@ -79,32 +135,23 @@ impl Iterator for Descent {
 
     fn next(&mut self) -> Option<Result<Met>> {
         loop {
-            let level = self.levels.last_mut()?;
-            let entry = match level.entries.next() {
-                Some(Ok(entry)) => entry,
-                Some(Err(error)) => {
-                    self.levels.pop();
-                    return Some(Err(error));
-                }
-                None => {
-                    self.levels.pop();
-                    continue;
-                }
+            let (name, kind) = match self.entry()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
             };
-            let name = entry.file_name();
-            match kind(&level.fd, &entry) {
-                _ if name == c"." || name == c".." => {}
-                FileType::RegularFile => return Some(Ok(level.meets(name, None))),
-                FileType::Directory => match Level::open(&level.fd, name) {
+            let level = self.levels.last()?;
+            match kind {
+                FileType::Directory => match Level::open(&level.fd, &name, self.in_order) {
                     Ok(below) => {
-                        let met = level.meets(name, Some(below.inode));
+                        let met = level.meets(&name, Some(below.inode));
                         self.levels.push(below);
                         return Some(Ok(met));
                     }
                     Err(Errno::NOENT | Errno::NOTDIR) => {} // removed meanwhile
                     Err(error) => return Some(Err(error)),
                 },
-                _ if self.others => return Some(Ok(level.meets(name, None))),
+                FileType::RegularFile => return Some(Ok(level.meets(&name, None))),
+                _ if self.others => return Some(Ok(level.meets(&name, None))),
                 _ => {}
             }
         }

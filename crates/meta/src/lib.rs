@@ -5,6 +5,7 @@ pub mod messages;
 pub mod namespace;
 pub mod places;
 pub mod quota;
+pub mod records;
 pub mod state;
 pub mod stub;
 pub mod unsynced;

@@ -16,7 +16,6 @@ mod bytes;
 mod charging;
 pub mod convert;
 mod counted;
-mod directory;
 mod durable;
 pub mod front;
 mod hand_over;
@@ -39,7 +38,6 @@ mod serve;
 mod session;
 mod setattr;
 pub mod slow;
-mod space;
 mod xattr;
 
 pub use layout_text::describe;
@@ -159,7 +157,7 @@ struct Server {
     open: open::OpenFiles,
     /// Open files by handle.
     handles: Handles<open::Handle>,
-    directories: Handles<directory::Open>,
+    directories: Handles<serve::OpenDirectory>,
     /// Text of each open `.stats`.
     texts: Handles<(Vec<u8>, Held)>,
     /// Admission of open files, by user.

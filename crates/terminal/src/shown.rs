@@ -22,6 +22,14 @@ pub enum Output {
     Json,
 }
 
+/// Writes a value as JSON, or as the text that `render` makes of it.
+pub fn value<T: Serialize>(output: Output, value: &T, render: impl FnOnce(&T) -> String) -> io::Result<()> {
+    match output {
+        Output::Json => json(value),
+        Output::Text => text(&render(value)),
+    }
+}
+
 /// Writes a value as indented JSON, with its keys in order.
 pub fn json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(&serde_json::to_value(value)?)?;

@@ -31,6 +31,9 @@ EXAMPLES:
 pub struct Balance {
     #[command(subcommand)]
     verb: Verb,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text", global = true)]
+    output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -44,38 +47,19 @@ enum Verb {
         /// Return at the end of the balance.
         #[arg(long)]
         wait: bool,
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
     },
     /// Show the progress of the present balance, or the end of the last one
     #[command(after_help = "EXAMPLES:\n  entrepot balance status\n  entrepot balance status --output json")]
-    Status {
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    Status,
     /// Pause the moves
     #[command(after_help = "EXAMPLES:\n  entrepot balance pause")]
-    Pause {
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    Pause,
     /// Resume the moves
     #[command(after_help = "EXAMPLES:\n  entrepot balance resume")]
-    Resume {
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    Resume,
     /// End the balance; moved files stay moved
     #[command(after_help = "EXAMPLES:\n  entrepot balance stop")]
-    Stop {
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    Stop,
 }
 
 /// Parses percents to thousandths.
@@ -89,21 +73,17 @@ fn percent() -> ValueParser {
 
 impl Balance {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let (answer, output) = match self.verb {
-            Verb::Start { spread, wait, output } => {
-                let answer = context.ask_store(&Request::StartBalance { spread })?;
-                (if wait { waited(context)? } else { answer }, output)
-            }
-            Verb::Status { output } => (context.ask_store(&Request::Balance {})?, output),
-            Verb::Pause { output } => (context.ask_store(&Request::PauseBalance {})?, output),
-            Verb::Resume { output } => (context.ask_store(&Request::ResumeBalance {})?, output),
-            Verb::Stop { output } => {
-                context.ask_store(&Request::StopBalance {})?;
-                (waited(context)?, output)
-            }
+        let (request, waits) = match self.verb {
+            Verb::Start { spread, wait } => (Request::StartBalance { spread }, wait),
+            Verb::Status => (Request::Balance {}, false),
+            Verb::Pause => (Request::PauseBalance {}, false),
+            Verb::Resume => (Request::ResumeBalance {}, false),
+            Verb::Stop => (Request::StopBalance {}, true),
         };
-        let outcome = read::<answers::Balance>(answer.clone())?.outcome;
-        answer::show(output, answer, text)?;
+        let answer = context.ask_store(&request)?;
+        let answer = if waits { waited(context)? } else { answer };
+        let outcome = read::<answers::Balance>(answer.clone())?.run.outcome;
+        answer::show(self.output, answer, text)?;
         Ok(match outcome {
             Some(BalanceOutcome::Failed) => exit::FAILED,
             Some(BalanceOutcome::Cut) => exit::INCOMPLETE,
@@ -123,7 +103,8 @@ fn waited(context: &Context) -> Result<Value> {
 }
 
 fn text(answer: &answers::Balance) -> String {
-    let answers::Balance { state, host, pass, files, kept, moves, bytes, ended, .. } = answer;
+    let answers::Balance { state, run } = answer;
+    let answers::BalanceRun { host, pass, files, kept, moves, bytes, ended, .. } = run;
     let made = format!("{} of {}", shown::count(*moves, "move"), shown::bytes(*bytes));
     match ended {
         _ if state != "idle" => format!(

@@ -81,10 +81,7 @@ impl Df {
         })?;
         let Search { unread, .. } = read(done)?;
         let rows = rows(sums);
-        match self.output {
-            Output::Json => shown::json(&Sums { by: by_word(by), rows: &rows, unread })?,
-            Output::Text => shown::text(&files(by, &rows))?,
-        }
+        shown::value(self.output, &Sums { by: by_word(by), rows: &rows, unread }, |sums| files(by, sums.rows))?;
         if unread > 0 {
             eprintln!("{} could not be read, or have names that are no UTF-8", shown::count(unread, "name"));
         }

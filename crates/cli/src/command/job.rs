@@ -5,6 +5,7 @@ mod elsewhere;
 pub mod show;
 pub mod watch;
 
+use crate::answer;
 use crate::command::work::say_at_interrupt;
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
@@ -236,13 +237,7 @@ impl Job {
             }
             Verb::Show { id, output } => {
                 let answer = context.ask("job.show", OneJob { id: JobId(id) })?;
-                match output {
-                    Output::Json => shown::json(&answer)?,
-                    Output::Text => {
-                        let detail = read(answer)?;
-                        shown::text(&(show::detail(&detail) + &elsewhere::line(&detail)))?;
-                    }
-                }
+                answer::show(output, answer, |detail| show::detail(detail) + &elsewhere::line(detail))?;
             }
             Verb::Watch { id, output } => return watch::run(context, id, output),
             Verb::Cancel { id, output } => {
@@ -251,17 +246,11 @@ impl Job {
                     elsewhere::cancel(&detail)?;
                 }
                 let summary: JobSummary = read(context.ask("job.cancel", OneJob { id: JobId(id) })?)?;
-                match output {
-                    Output::Json => shown::json(&summary)?,
-                    Output::Text => shown::text(&format!("job {id} {}\n", show::after_cancel(&summary)))?,
-                }
+                shown::value(output, &summary, |summary| format!("job {id} {}\n", show::after_cancel(summary)))?;
             }
             Verb::Retry { id, output } => {
                 let summary: JobSummary = read(context.ask("job.retry", retry_of(id))?)?;
-                match output {
-                    Output::Json => shown::json(&summary)?,
-                    Output::Text => shown::text(&format!("{}\n", show::line(&summary)))?,
-                }
+                shown::value(output, &summary, |summary| format!("{}\n", show::line(summary)))?;
             }
             Verb::Log { id, part, stderr, follow } => return log(context, id, part, stderr, follow),
             Verb::Wait { id, output } => return wait(context, id, output),
@@ -380,10 +369,8 @@ fn submit(context: &Context, path: &Path, overrides: Overrides, printed: Option<
     if printed != Some(Output::Json) {
         submitted.warnings.iter().for_each(|warning| eprintln!("note: {}", shown::inert(warning)));
     }
-    match printed {
-        Some(Output::Json) => shown::json(&submitted)?,
-        Some(Output::Text) => shown::text(&format!("job {}\n", submitted.id))?,
-        None => {}
+    if let Some(output) = printed {
+        shown::value(output, &submitted, |submitted| format!("job {}\n", submitted.id))?;
     }
     Ok(submitted.id)
 }
@@ -425,10 +412,7 @@ fn wait(context: &Context, id: u64, output: Output) -> Result<u8> {
         "interrupted: job {id} goes on\n  next: `entrepot job watch {id}` shows it, `entrepot job cancel {id}` ends it"
     ))?;
     let summary = watch::wait(context, id)?;
-    match output {
-        Output::Json => shown::json(&summary)?,
-        Output::Text => shown::text(&format!("{}\n", show::line(&summary)))?,
-    }
+    shown::value(output, &summary, |summary| format!("{}\n", show::line(summary)))?;
     if output == Output::Text && summary.state == JobState::Failed {
         let next = "has more of it; once the cause is gone,";
         eprintln!("  next: `entrepot job show {id}` {next} `entrepot job retry {id}` goes on at the part that failed");

@@ -248,15 +248,11 @@ fn show_request(context: &Context, dir: &Path, output: Output) -> Result<u8> {
         Err(Errno::NODATA) => None,
         Err(e) => return Err(Failure::of_io(&dir.display().to_string(), &e.into()).into()),
     };
-    match output {
-        Output::Json => shown::json(&Requested { path: inside.path, directory: Some(true), request })?,
-        Output::Text => shown::text(&match request {
-            Some(request) => format!("new files in it: {request}\n"),
-            None => {
-                "new files in it: as set in the volume's [layout]; the directory has no settings of its own\n".into()
-            }
-        })?,
-    }
+    let requested = Requested { path: inside.path, directory: Some(true), request };
+    shown::value(output, &requested, |requested| match &requested.request {
+        Some(request) => format!("new files in it: {request}\n"),
+        None => "new files in it: as set in the volume's [layout]; the directory has no settings of its own\n".into(),
+    })?;
     Ok(0)
 }
 

@@ -20,17 +20,16 @@ EXAMPLES:
 pub struct Node {
     #[command(subcommand)]
     verb: Verb,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text", global = true)]
+    output: Output,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// List the nodes: the leader, those that drain, and dead ones
     #[command(after_help = "EXAMPLES:\n  entrepot node list\n  entrepot node list --output json")]
-    List {
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    List,
     /// Prepare a node for its shutdown: it hands over the lead and starts no background work
     #[command(
         after_help = "EXAMPLES:\n  entrepot node drain n3\n  entrepot node drain 12 --no-wait   and look at `entrepot node list`"
@@ -59,8 +58,8 @@ enum Verb {
 impl Node {
     pub fn run(self, context: &Context) -> Result<u8> {
         let request = match self.verb {
-            Verb::List { output } => {
-                answer::show(output, context.ask_store(&Request::Nodes {})?, table)?;
+            Verb::List => {
+                answer::show(self.output, context.ask_store(&Request::Nodes {})?, table)?;
                 return Ok(0);
             }
             Verb::Drain { node, no_wait } => Request::DrainNode { node, wait: !no_wait },
@@ -69,7 +68,7 @@ impl Node {
         };
         let mut client = context.connect()?;
         let answer = work::follow(|progress| client.ask(&request, progress), None)?;
-        answer::show_text(Output::Text, answer)?;
+        answer::show_text(self.output, answer)?;
         Ok(0)
     }
 }

@@ -3,6 +3,7 @@
 mod hook;
 mod install;
 
+use crate::answer;
 use crate::command::job::{ask_all, show, watch};
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
@@ -10,8 +11,8 @@ use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use jobs::request::{JobId, LogPiece, PartKind, Stream};
 use jobs::slurm::wire::{Detail, Log, OneJob, Summary};
-use node::control::{Problem, exit};
-use serde_json::Value;
+use node::control::answers::read;
+use node::control::exit;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -134,17 +135,11 @@ impl Slurm {
             Verb::Hook(c) => return c.run(context),
             Verb::List { all, output } => {
                 let answer = ask_all(context, "slurm.list", all)?;
-                match output {
-                    Output::Json => shown::json(&answer)?,
-                    Output::Text => shown::text(&table(&read::<Vec<Summary>>(answer)?))?,
-                }
+                answer::show(output, answer, |jobs: &Vec<Summary>| table(jobs))?;
             }
             Verb::Show { job, output } => {
                 let answer = context.ask("slurm.show", OneJob { job: JobId(job) })?;
-                match output {
-                    Output::Json => shown::json(&answer)?,
-                    Output::Text => shown::text(&detail(&read(answer)?))?,
-                }
+                answer::show(output, answer, detail)?;
             }
             Verb::Watch { job, output } => {
                 return watch_job(context, job, output);
@@ -188,14 +183,6 @@ fn watch_job(context: &Context, job: u64, output: Output) -> Result<u8> {
             watched => return watched,
         }
     }
-}
-
-fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T> {
-    serde_json::from_value(answer).map_err(|e| {
-        Problem::failed(format!("the daemon's answer is not valid: {e}"))
-            .try_this("use the `entrepot` of the same version as the daemon")
-            .into()
-    })
 }
 
 /// Formats jobs as columns, also for `scontrol show bbstat`.

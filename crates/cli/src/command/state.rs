@@ -107,10 +107,7 @@ impl State {
                 let rebuilt = renewal::rebuild_state(&config, &servers, &wish, !dry_run);
                 servers.end();
                 let rebuilt = rebuilt?;
-                match output {
-                    Output::Json => shown::json(&rebuild::json(&rebuilt))?,
-                    Output::Text => shown::text(&rebuild::text(&rebuilt))?,
-                }
+                shown::value(output, &rebuild::json(&rebuilt), |_| rebuild::text(&rebuilt))?;
                 if rebuilt.unread.1 > 0 {
                     return Ok(exit::INCOMPLETE);
                 }

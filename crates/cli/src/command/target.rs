@@ -27,17 +27,16 @@ EXAMPLES:
 pub struct Target {
     #[command(subcommand)]
     verb: Verb,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text", global = true)]
+    output: Output,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Show all targets with state, space and objects
     #[command(after_help = "EXAMPLES:\n  entrepot target list\n  entrepot target list --output json")]
-    List {
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    List,
     /// Format a directory as a new target, and use it at once
     #[command(after_help = "EXAMPLES:\n  entrepot target add t7 /mnt/disk7/entrepot --tier capacity")]
     Add {
@@ -48,9 +47,6 @@ enum Verb {
         /// Its tier, one of the volume's.
         #[arg(long)]
         tier: String,
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
     },
     /// Remove an empty target from the volume
     #[command(
@@ -62,27 +58,18 @@ enum Verb {
         /// Remove it with its objects: files keep only the bytes that mirrors and sources have.
         #[arg(long)]
         force: bool,
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
     },
     /// Stop the use of a target, as if it had failed
     #[command(after_help = "EXAMPLES:\n  entrepot target fail t3")]
     Fail {
         /// Name of the target.
         name: String,
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
     },
     /// Use a failed or draining target again, after a probe
     #[command(after_help = "EXAMPLES:\n  entrepot target restore t3")]
     Restore {
         /// Name of the target.
         name: String,
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
     },
     /// Move all data off a target while it stays in use
     #[command(
@@ -94,33 +81,30 @@ enum Verb {
         /// Return at once; the drain continues in the background.
         #[arg(long)]
         no_wait: bool,
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
     },
 }
 
 impl Target {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let (request, output) = match self.verb {
-            Verb::List { output } => {
+        let request = match self.verb {
+            Verb::List => {
                 let answer = context.ask_store(&Request::Targets {})?;
-                answer::show(output, answer, |answer: &Targets| table(&answer.targets))?;
+                answer::show(self.output, answer, |answer: &Targets| table(&answer.targets))?;
                 return Ok(0);
             }
-            Verb::Add { name, dir, tier, output } => {
+            Verb::Add { name, dir, tier } => {
                 // The path is made absolute, since the daemon has another working directory.
                 let dir = std::path::absolute(dir)?;
-                (Request::AddTarget { name, dir, tier }, output)
+                Request::AddTarget { name, dir, tier }
             }
-            Verb::Remove { name, force, output } => (Request::RemoveTarget { name, force }, output),
-            Verb::Fail { name, output } => (Request::FailTarget { name }, output),
-            Verb::Restore { name, output } => (Request::RestoreTarget { name }, output),
-            Verb::Drain { name, no_wait, output } => (Request::DrainTarget { name, wait: !no_wait }, output),
+            Verb::Remove { name, force } => Request::RemoveTarget { name, force },
+            Verb::Fail { name } => Request::FailTarget { name },
+            Verb::Restore { name } => Request::RestoreTarget { name },
+            Verb::Drain { name, no_wait } => Request::DrainTarget { name, wait: !no_wait },
         };
         let mut client = context.connect()?;
         let answer = work::follow(|progress| client.ask(&request, progress), None)?;
-        answer::show_text(output, answer)?;
+        answer::show_text(self.output, answer)?;
         Ok(0)
     }
 }

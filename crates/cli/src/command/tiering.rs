@@ -20,33 +20,28 @@ EXAMPLES:
 pub struct Tiering {
     #[command(subcommand)]
     verb: Verb,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text", global = true)]
+    output: Output,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Start no more moves and slow copies; those under way finish
     #[command(after_help = "EXAMPLES:\n  entrepot tiering pause")]
-    Pause {
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    Pause,
     /// Resume the moves
     #[command(after_help = "EXAMPLES:\n  entrepot tiering resume")]
-    Resume {
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    Resume,
 }
 
 impl Tiering {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let (request, output) = match self.verb {
-            Verb::Pause { output } => (Request::PauseTiering {}, output),
-            Verb::Resume { output } => (Request::ResumeTiering {}, output),
+        let request = match self.verb {
+            Verb::Pause => Request::PauseTiering {},
+            Verb::Resume => Request::ResumeTiering {},
         };
-        answer::show_text(output, context.ask_store(&request)?)?;
+        answer::show_text(self.output, context.ask_store(&request)?)?;
         Ok(0)
     }
 }

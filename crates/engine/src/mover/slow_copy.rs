@@ -17,6 +17,7 @@ use super::verbs::moved_segment;
 use super::{Mover, Pace};
 use crate::file::{ByteRanges, File, Lies, NewObjects, SlowCopy, lies};
 use crate::{Error, Result};
+use meta::records;
 use meta::state::JournalEntry;
 use policy::layout::{Layout, MirrorState, Placement, Reason, Segment};
 use policy::{FileId, ObjectId, TargetId};
@@ -198,8 +199,7 @@ impl Mover {
     /// Records a copy, once its objects are durable: from now on a crash leaves the copy.
     pub(super) fn record_copy(&self, file: FileId, segment: &Segment) -> Result<()> {
         let objects: Vec<(u16, u64)> = segment.objects.iter().map(|o| (o.target.0, o.id.0)).collect();
-        let bytes = serde_json::to_vec(&objects).expect("numbers");
-        self.state.record_put(RECORDS, &key(file, segment), &bytes)?;
+        records::put(&*self.state, RECORDS, &key(file, segment), &objects)?;
         // A write may have removed the copy before its record existed. The journal still covers its objects.
         if segment.objects.first().is_some_and(|object| !self.pool.slow_copies.objects_of(file).contains(&object.id)) {
             self.state.record_remove(RECORDS, &key(file, segment))?;

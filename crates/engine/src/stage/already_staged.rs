@@ -8,8 +8,9 @@ use super::sources::Sources;
 use super::{StageError, StageIn, Stager, Stop, sums};
 use crate::file::File;
 use crate::source::{Identity, Record};
+use meta::descent::Descent;
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, Dir, FileType, OFlags};
+use rustix::fs::{self, FileType, OFlags};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,38 +64,34 @@ impl Stager {
     /// Files without a source record only have to exist. Returns the bytes compared.
     pub fn verify(&self, path: &str, who: &Identity, stop: &Stop) -> Result<u64, StageError> {
         let names = names(path)?;
-        let fd = open_at(self.volume.tree(), &names, OFlags::RDONLY, who)?;
-        self.verify_at(fd, &names, who, stop)
+        let open = |names: &[String], flags| open_at(self.volume.tree(), names, OFlags::RDONLY | flags, who);
+        let fd = open(&names, OFlags::empty())?;
+        if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::Directory {
+            return self.verify_file(fd, &names, stop);
+        }
+        let (mut walk, mut bytes) = (Descent::in_order(fd)?, 0);
+        while let Some(entry) = walk.entry() {
+            let (name, kind) = entry?;
+            let Some(at) = walk.names_of(&name) else { continue };
+            let at = [&names[..], &at].concat();
+            match kind {
+                FileType::Directory => walk.enter(&name, open(&at, OFlags::NOFOLLOW)?)?,
+                FileType::RegularFile => bytes += self.verify_file(open(&at, OFlags::NOFOLLOW)?, &at, stop)?,
+                _ => {}
+            }
+        }
+        Ok(bytes)
     }
 
-    fn verify_at(&self, fd: OwnedFd, at: &[String], who: &Identity, stop: &Stop) -> Result<u64, StageError> {
-        match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
-            FileType::RegularFile => {
-                let file = self.files.get_or_open(fd)?;
-                let Some(record) = file.source()?.map(|text| Record::parse(&text)).transpose()? else { return Ok(0) };
-                if record.modified {
-                    return Ok(0);
-                }
-                self.compare(&file, &record, &[], &at.join("/"), stop)?;
-                Ok(record.size())
-            }
-            FileType::Directory => {
-                let mut bytes = 0;
-                for entry in Dir::new(fd)? {
-                    let entry = entry?;
-                    let Ok(name) = entry.file_name().to_str() else { continue };
-                    let kind = entry.file_type();
-                    if matches!(name, "." | "..") || !matches!(kind, FileType::RegularFile | FileType::Directory) {
-                        continue;
-                    }
-                    let inner = [at, &[name.to_string()]].concat();
-                    let fd = open_at(self.volume.tree(), &inner, OFlags::RDONLY | OFlags::NOFOLLOW, who)?;
-                    bytes += self.verify_at(fd, &inner, who, stop)?;
-                }
-                Ok(bytes)
-            }
-            _ => Ok(0),
+    fn verify_file(&self, fd: OwnedFd, at: &[String], stop: &Stop) -> Result<u64, StageError> {
+        if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
+            return Ok(0);
         }
+        let file = self.files.get_or_open(fd)?;
+        let record = file.source()?.map(|text| Record::parse(&text)).transpose()?;
+        let Some(record) = record.filter(|record| !record.modified) else { return Ok(0) };
+        self.compare(&file, &record, &[], &at.join("/"), stop)?;
+        Ok(record.size())
     }
 
     /// Reads the whole file and compares each stripe with its checksum, and the file with the checksums from the user.

@@ -6,9 +6,10 @@ use super::shared::work_off;
 use super::tree::{encoded, some_chosen};
 use super::{Chosen, Compare, StageError, Stager, Stop};
 use crate::source::{Identity, SourceError, check_uri};
+use meta::descent::Descent;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, Dir, FileType, OFlags};
+use rustix::fs::{self, FileType, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -56,18 +57,6 @@ impl Met {
     }
 }
 
-/// A walk over the files to be staged out.
-struct Walk<'a> {
-    stager: &'a Stager,
-    chosen: &'a Chosen,
-    who: &'a Identity,
-    stop: &'a Stop,
-    /// Number of names above the directory that is staged out.
-    depth: usize,
-    met: Met,
-    visit: &'a mut dyn FnMut(Leaving) -> Result<ControlFlow<()>, StageError>,
-}
-
 impl Stager {
     /// Visits the files to be staged out in the order of their names, until `visit` breaks.
     pub(super) fn leaving(
@@ -92,14 +81,59 @@ impl Stager {
                 let uri = named.map_err(|e| StageError::of_source(&what.uri, e))?;
                 visit(Leaving { fd, path: above.join("/"), uri }).map(|_| Met::default())
             }
-            FileType::Directory => {
-                let depth = above.len();
-                let met = Met::default();
-                let mut walk = Walk { stager: self, chosen: &what.chosen, who, stop, depth, met, visit };
-                walk.below(fd, &above, &what.uri).map(|_| walk.met)
-            }
+            FileType::Directory => self.leaving_below(fd, &above, what, who, stop, visit),
             _ => Err(StageError::path(&what.path, "it is neither a file nor a directory")),
         }
+    }
+
+    /// Links are neither followed nor sent: the destination may not support them. Files that are left out are not
+    /// opened.
+    fn leaving_below(
+        &self,
+        directory: OwnedFd,
+        above: &[String],
+        what: &StageOut,
+        who: &Identity,
+        stop: &Stop,
+        visit: &mut dyn FnMut(Leaving) -> Result<ControlFlow<()>, StageError>,
+    ) -> Result<Met, StageError> {
+        let (mut walk, mut met) = (Descent::in_order(directory)?, Met::default());
+        while let Some(entry) = walk.entry() {
+            if stop.is_set() {
+                return Err(StageError::Stopped);
+            }
+            let (name, kind) = entry?;
+            let not_utf8 = || StageError::path(&what.path, format!("the name {name:?} below it is no UTF-8"));
+            let below = walk.names_of(&name).ok_or_else(not_utf8)?;
+            let names = [above, &below].concat();
+            let path = names.join("/");
+            let is_meant = what.chosen.takes(&below.join("/"));
+            if !is_meant && !matches!(kind, FileType::Directory | FileType::Unknown) {
+                met.left_out += 1;
+                continue;
+            }
+            let fd = match open_at(self.volume.tree(), &names, OFlags::RDONLY | OFlags::NOFOLLOW, who) {
+                Ok(fd) => fd,
+                Err(e) if e.to_string().contains(&Errno::LOOP.to_string()) => {
+                    met.notes.push(format!("{path} is a symbolic link and was left out"));
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+                FileType::Directory => walk.enter(&name, fd)?,
+                FileType::RegularFile if is_meant => {
+                    let names = below.iter().map(|name| encoded(name)).collect::<Vec<_>>();
+                    let uri = format!("{}/{}", what.uri.trim_end_matches('/'), names.join("/"));
+                    if visit(Leaving { fd, path, uri })?.is_break() {
+                        break;
+                    }
+                }
+                FileType::RegularFile => met.left_out += 1,
+                _ => met.notes.push(format!("{path} is no file and was left out")),
+            }
+        }
+        Ok(met)
     }
 
     /// Fails if the patterns select no file, probably by mistake, before anything is sent.
@@ -146,58 +180,5 @@ impl Stager {
         looked.notes = met.notes();
         looked.list.truncate(ROWS_MAX);
         Ok(looked)
-    }
-}
-
-impl Walk<'_> {
-    fn below(&mut self, fd: OwnedFd, above: &[String], uri: &str) -> Result<ControlFlow<()>, StageError> {
-        let mut entries = Vec::new();
-        for entry in Dir::new(fd)? {
-            let entry = entry?;
-            let name = entry.file_name().to_str().map(str::to_string);
-            let name = name.map_err(|_| StageError::path(&above.join("/"), "a name in it is no UTF-8"))?;
-            if name != "." && name != ".." {
-                entries.push((name, entry.file_type()));
-            }
-        }
-        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for (name, kind) in entries {
-            if self.stop.is_set() {
-                return Err(StageError::Stopped);
-            }
-            let names = [above, &[name]].concat();
-            if self.entry(names, kind, uri)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Links are neither followed nor sent: the destination may not support them. Files that are left out are not
-    /// opened.
-    fn entry(&mut self, names: Vec<String>, kind: FileType, uri: &str) -> Result<ControlFlow<()>, StageError> {
-        let path = names.join("/");
-        let is_meant = self.chosen.takes(&names[self.depth..].join("/"));
-        if !is_meant && !matches!(kind, FileType::Directory | FileType::Unknown) {
-            self.met.left_out += 1;
-            return Ok(ControlFlow::Continue(()));
-        }
-        let fd = match open_at(self.stager.volume.tree(), &names, OFlags::RDONLY | OFlags::NOFOLLOW, self.who) {
-            Ok(fd) => fd,
-            Err(e) if e.to_string().contains(&Errno::LOOP.to_string()) => {
-                self.met.notes.push(format!("{path} is a symbolic link and was left out"));
-                return Ok(ControlFlow::Continue(()));
-            }
-            Err(e) => return Err(e),
-        };
-        let name = names.last().map_or("", String::as_str);
-        let uri = format!("{}/{}", uri.trim_end_matches('/'), encoded(name));
-        match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
-            FileType::Directory => return self.below(fd, &names, &uri),
-            FileType::RegularFile if is_meant => return (self.visit)(Leaving { fd, path, uri }),
-            FileType::RegularFile => self.met.left_out += 1,
-            _ => self.met.notes.push(format!("{path} is no file and was left out")),
-        }
-        Ok(ControlFlow::Continue(()))
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::Result;
 use crate::file::File;
+use meta::records;
 use meta::state::State;
 use parking_lot::{Condvar, Mutex};
 use policy::FileId;
@@ -75,14 +76,12 @@ impl Registry {
 
     /// The record of a file.
     pub fn get(&self, file: FileId) -> Result<Option<Offloaded>> {
-        let bytes = self.state.record_get(RECORDS, &key(file))?;
-        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+        records::get(&*self.state, RECORDS, &key(file))
     }
 
     /// Records a verified version.
     pub fn put(&self, file: FileId, offloaded: &Offloaded) -> Result<()> {
-        let bytes = serde_json::to_vec(offloaded).expect("a text and two numbers");
-        self.state.record_put(RECORDS, &key(file), &bytes)
+        records::put(&*self.state, RECORDS, &key(file), offloaded)
     }
 
     /// Removes the records of all other files.

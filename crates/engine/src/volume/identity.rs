@@ -15,6 +15,7 @@ use super::namespace;
 use super::problem::{Problem, Problems};
 use super::{Config, VolumeId};
 use crate::{Error, Result};
+use meta::records;
 use meta::state::dump::Row;
 use meta::state::{NAMES, State};
 use object::volume_id::unique;
@@ -60,18 +61,13 @@ fn own(state: &dyn State, volume: VolumeId) -> Result<Id> {
         return Ok(id);
     }
     let id = Id { id: unique()?, volume: volume.to_string() };
-    put(state, ID, &id)?;
+    records::put(state, KIND, ID, &id)?;
     Ok(id)
 }
 
 fn get<T: serde::de::DeserializeOwned>(state: &dyn State, key: &str) -> Result<Option<T>> {
     let bytes = state.record_get(KIND, key)?;
     bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose().map_err(|e| Error::State(e.to_string()))
-}
-
-fn put<T: serde::Serialize>(state: &dyn State, key: &str, value: &T) -> Result<()> {
-    let bytes = serde_json::to_vec(value).map_err(|e| Error::State(e.to_string()))?;
-    state.record_put(KIND, key, &bytes)
 }
 
 /// Whether records of a kind describe this state store or this life of the machine, and so mean nothing in another
@@ -125,10 +121,10 @@ pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Res
 
 /// Assigns the namespace to this state, whatever state it named before. `epoch` is that of the loaded backup.
 pub(super) fn adopt(config: &Config, state: &dyn State, volume: VolumeId, epoch: Option<u32>) -> Result<()> {
-    put(state, RETURNED, &epoch.unwrap_or(u32::MAX))?;
+    records::put(state, KIND, RETURNED, &epoch.unwrap_or(u32::MAX))?;
     // A new number, so that a remaining copy of the saved state cannot be used with this namespace.
     let id = Id { id: unique()?, volume: volume.to_string() };
-    put(state, ID, &id)?;
+    records::put(state, KIND, ID, &id)?;
     namespace::write_state_id(&config.namespace, &id.id).map_err(|error| Error::State(error.to_string()))
 }
 
@@ -174,14 +170,14 @@ pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Epochs, epo
             range.start,
             range.end - 1
         );
-        put(state, UNKNOWN, &range)?;
+        records::put(state, KIND, UNKNOWN, &range)?;
         // The records of names that a loss of power may have removed are outdated: a missing object counts as lost.
         for (key, _) in state.records(NAMES)? {
             state.record_remove(NAMES, &key)?;
         }
     }
     if let Some(tree) = tree {
-        put(state, TREE, &tree)?;
+        records::put(state, KIND, TREE, &tree)?;
     }
     state.record_remove(KIND, REBUILT)?;
     state.record_remove(KIND, RETURNED).map(drop)
@@ -197,14 +193,14 @@ pub(super) fn unknown(state: &dyn State) -> Result<Option<Range<u32>>> {
 pub(super) fn is_whole(state: &dyn State, bytes: u64) -> Result<bool> {
     let largest: u64 = get(state, SIZE)?.unwrap_or(0);
     if bytes > largest {
-        put(state, SIZE, &bytes)?;
+        records::put(state, KIND, SIZE, &bytes)?;
     }
     Ok(bytes >= largest - largest / SIZE_PART)
 }
 
 /// Records the operator's order that all names are present at this size.
 pub(super) fn is_so_large(state: &dyn State, bytes: u64) -> Result<()> {
-    put(state, SIZE, &bytes)
+    records::put(state, KIND, SIZE, &bytes)
 }
 
 /// Records the operator's order that nothing else will be restored.

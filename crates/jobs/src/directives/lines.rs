@@ -450,5 +450,4 @@ fn read_staging(bytes: &[u8]) -> Result<(Says, Option<char>), Refusal> {
 }
 
 #[cfg(test)]
-#[path = "lines_tests.rs"]
 mod tests;

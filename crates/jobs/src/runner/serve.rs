@@ -1,7 +1,7 @@
 //! The runner behind the control socket: the requests `job.*`, and errors as the command line shows them.
 
 use super::Runner;
-use crate::body::{answer, read, unknown};
+use crate::body::{answer, progress, read, unknown};
 use crate::request::*;
 use node::control::{self, Handler, Problem, Responder};
 use serde_json::Value;
@@ -21,27 +21,22 @@ impl Handler for Runner {
         match command.strip_prefix("job.").unwrap_or(command) {
             "submit" => answer(&self.submit(caller, read(args)?)?),
             "list" => answer(&self.list(caller, read(args)?)),
-            "show" => answer(&self.show(caller, read::<OneJob>(args)?.id)?),
-            "cancel" => answer(&self.cancel(caller, read::<OneJob>(args)?.id)?),
+            "show" => answer(&self.show(caller, one(args)?)?),
+            "cancel" => answer(&self.cancel(caller, one(args)?)?),
             "retry" => answer(&self.retry(caller, read(args)?)?),
             "register" => answer(&self.register(caller, read(args)?)?),
             "submitted" => answer(&self.submitted(caller, read(args)?)?),
-            "unregister" => answer(&self.unregister(caller, read::<OneJob>(args)?.id)?),
-            "admit" => {
-                let mut tell = |summary: &JobSummary| answer(summary).is_ok_and(|value| out.progress(value));
-                answer(&self.admit(caller, read::<OneJob>(args)?.id, &mut tell)?)
-            }
-            "staged" => answer(&self.staged(caller, read::<OneJob>(args)?.id)?),
+            "unregister" => answer(&self.unregister(caller, one(args)?)?),
+            "admit" => answer(&self.admit(caller, one(args)?, &mut progress(out))?),
+            "staged" => answer(&self.staged(caller, one(args)?)?),
             "log" => answer(&self.log(caller, &read(args)?)?),
-            "watch" => {
-                let mut tell = |watched: &Watched| answer(watched).is_ok_and(|value| out.progress(value));
-                answer(&self.watch(caller, read::<OneJob>(args)?.id, &mut tell)?)
-            }
-            "wait" => {
-                let mut tell = |summary: &JobSummary| answer(summary).is_ok_and(|value| out.progress(value));
-                answer(&self.wait(caller, read::<OneJob>(args)?.id, &mut tell)?)
-            }
+            "watch" => answer(&self.watch(caller, one(args)?, &mut progress(out))?),
+            "wait" => answer(&self.wait(caller, one(args)?, &mut progress(out))?),
             other => Err(unknown(PREFIX, other)),
         }
     }
+}
+
+fn one(args: Value) -> Result<JobId, Problem> {
+    Ok(read::<OneJob>(args)?.id)
 }

@@ -2,11 +2,11 @@
 
 use super::Slurm;
 use super::wire::{Log, OneJob, OnePart, SetUp};
-use crate::body::{answer, read, unknown};
+use crate::body::{answer, progress, read, unknown};
 use crate::error::Error;
-use crate::request::{Caller, JobId, List, Watched};
+use crate::request::{Caller, JobId, List};
 use node::control::{self, Handler, Problem, Responder, exit};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Weak;
 
 /// The part before the dot of the commands served here.
@@ -39,34 +39,24 @@ impl Handler for Slurm {
 impl Slurm {
     fn serve(&self, who: Caller, verb: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
         match verb {
-            "setup" => {
-                self.set_up(read::<SetUp>(args)?)?;
-                Ok(Value::Null)
-            }
+            "setup" => answer(&self.set_up(read::<SetUp>(args)?)?),
             "data-in" => answer(&self.data_in(job(args)?)?),
             "variables" => answer(&self.variables(job(args)?)?),
             "pre-run" => answer(&self.pre_run(job(args)?)?),
             "data-out" => answer(&self.data_out(job(args)?)?),
-            "teardown" => {
-                self.tear_down(job(args)?);
-                Ok(Value::Null)
-            }
+            "teardown" => answer(&self.tear_down(job(args)?)),
             "part" => {
                 let OnePart { uid, job, kind } = read(args)?;
                 let runner = self.runner.get().and_then(Weak::upgrade);
-                runner.ok_or(Error::NoJob(job)).and_then(|runner| runner.claim(uid, job, kind))?;
-                Ok(Value::Null)
+                answer(&runner.ok_or(Error::NoJob(job)).and_then(|runner| runner.claim(uid, job, kind))?)
             }
             "status" => answer(&self.status()),
             "list" => answer(&self.list(who, read::<List>(args)?.all)),
             "show" => answer(&self.show(who, job(args)?)?),
-            "watch" => {
-                let mut tell = |watched: &Watched| answer(watched).is_ok_and(|value| out.progress(value));
-                answer(&self.watch(who, job(args)?, &mut tell)?)
-            }
+            "watch" => answer(&self.watch(who, job(args)?, &mut progress(out))?),
             "log" => answer(&self.log(who, &read::<Log>(args)?)?),
-            "forget" => Ok(json!(self.forget(who, job(args)?)?)),
-            "retry" => Ok(json!(self.retry(who, job(args)?)?)),
+            "forget" => answer(&self.forget(who, job(args)?)?),
+            "retry" => answer(&self.retry(who, job(args)?)?),
             other => Err(unknown(PREFIX, other)),
         }
     }

@@ -30,7 +30,7 @@ mod tend;
 mod versions;
 
 pub use record::{Mark, Marked};
-pub use shared::Asked;
+pub use shared::Command;
 
 use self::adviser::owner_at;
 use super::driver::Driver;

@@ -1,6 +1,7 @@
 //! Records of files in the state store, one per file.
 
 use crate::Result;
+use meta::records;
 use meta::state::State;
 use parking_lot::{Mutex, MutexGuard};
 use policy::FileId;
@@ -20,12 +21,9 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
     /// Loads the existing records.
     pub fn open(state: Arc<dyn State>, name: &'static str) -> Result<Records<T>> {
         let mut held = BTreeMap::new();
-        for (key, bytes) in state.records(name)? {
-            match (u64::from_str_radix(&key, 16), serde_json::from_slice(&bytes)) {
-                (Ok(file), Ok(record)) => drop(held.insert(FileId(file), record)),
-                _ => tracing::warn!(
-                    "the record of {name} {key} is not valid; the copy stays until it is dropped by hand"
-                ),
+        for (key, record) in records::all(&*state, name)? {
+            if let Ok(file) = u64::from_str_radix(&key, 16) {
+                held.insert(FileId(file), record);
             }
         }
         Ok(Records { state, name, held: Mutex::new(held) })
@@ -37,8 +35,7 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
     }
 
     pub fn put(&self, file: FileId, record: T) -> Result<()> {
-        let bytes = serde_json::to_vec(&record).expect("a record of plain values");
-        self.state.record_put(self.name, &key(file), &bytes)?;
+        records::put(&*self.state, self.name, &key(file), &record)?;
         self.held().insert(file, record);
         Ok(())
     }

@@ -6,6 +6,7 @@
 use super::Adapt;
 use engine::file::Pool;
 use engine::volume::Tiering as Section;
+use meta::records;
 use meta::state::State;
 use object::target::{Handle, Medium, Target};
 use policy::tier::cost::{Costs, DeviceCost};
@@ -52,9 +53,7 @@ fn mean(all: impl Iterator<Item = DeviceCost>) -> Option<DeviceCost> {
 /// Speed of one device: the recorded one, or the result of a new measurement, which is then recorded.
 fn speed(target: &Arc<Target>, state: &Arc<dyn State>, pool: &Pool) -> Option<DeviceCost> {
     let remembered = || {
-        let records = state.records(RECORDS).ok()?;
-        let (_, bytes) = records.into_iter().find(|(name, _)| name == target.name())?;
-        let [read, write]: [f64; 2] = serde_json::from_slice(&bytes).ok()?;
+        let [read, write] = records::get::<[f64; 2]>(&**state, RECORDS, target.name()).ok()??;
         Some(DeviceCost::seconds_per_gb(read, write))
     };
     if let Some(cost) = remembered() {
@@ -62,8 +61,8 @@ fn speed(target: &Arc<Target>, state: &Arc<dyn State>, pool: &Pool) -> Option<De
     }
     match measure(target, pool) {
         Ok(cost) => {
-            let record = serde_json::to_vec(&[cost.read_ns_per_byte, cost.write_ns_per_byte]).expect("two numbers");
-            if let Err(error) = state.record_put(RECORDS, target.name(), &record) {
+            let record = [cost.read_ns_per_byte, cost.write_ns_per_byte];
+            if let Err(error) = records::put(&**state, RECORDS, target.name(), &record) {
                 tracing::warn!("the speed of target {} is measured again next time: {error}", target.name());
             }
             Some(cost)

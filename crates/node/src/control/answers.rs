@@ -18,7 +18,7 @@ pub use find::{File, Search};
 pub use layout::{Change, Explanation, Heat, Layout, Merged, Mirror, Object, Segment, SegmentHeat};
 pub use nodes::{Life, Node, Nodes};
 pub use quotas::{Quota, Quotas, Usage, UsageState};
-pub use reports::{Balance, BalanceOutcome, Check, Dump, Pass, Scrub, Source};
+pub use reports::{Balance, BalanceOutcome, BalanceRun, Check, Dump, Pass, Scrub, Source};
 pub use status::{
     FilesAway, HotSegment, Leftovers, Mover, Note, QuotaCounts, Repair, Stats, Status, Stripes, Tiering, TieringCounts,
 };

@@ -135,7 +135,7 @@ impl Binding {
         Ok(Binding { listener, path: path.to_path_buf(), options, handlers: BTreeMap::new() })
     }
 
-    /// Sends the commands `PREFIX` and `PREFIX.*` to `handler`.
+    /// Sends the commands `PREFIX` and `PREFIX.*` to `handler`. An empty prefix stands for all other commands.
     pub fn register(&mut self, prefix: &str, handler: Arc<dyn Handler>) {
         self.handlers.insert(prefix.to_string(), handler);
     }
@@ -312,7 +312,7 @@ fn serve(
     stop: Arc<Stop>,
 ) -> Result<Value, Problem> {
     let prefix = request.command.split('.').next().unwrap_or_default();
-    let Some(handler) = shared.handlers.get(prefix).cloned() else {
+    let Some(handler) = shared.handlers.get(prefix).or(shared.handlers.get("")).cloned() else {
         return Err(Problem::wrong(format!("the daemon has no command `{}`", request.command))
             .try_this("use the `entrepot` of the same version as the daemon"));
     };

@@ -81,29 +81,24 @@ impl Balancing {
     }
 
     fn status(&self, core: &Core) -> Answer {
-        Ok(json!(self.answer(core)?))
-    }
-
-    fn answer(&self, core: &Core) -> Result<answers::Balance> {
-        let now = self.0.lock();
-        let state = match (now.is_running, now.is_paused) {
-            (true, true) => "paused",
-            (true, false) => "running",
-            (false, _) => "idle",
+        let (state, is_running, mut run) = {
+            let now = self.0.lock();
+            let state = match (now.is_running, now.is_paused) {
+                (true, true) => "paused",
+                (true, false) => "running",
+                (false, _) => "idle",
+            };
+            (state.to_owned(), now.is_running, now.record.clone())
         };
-        let own = now.record.clone();
-        let is_running = now.is_running;
-        drop(now);
-        if is_running {
-            return Ok(own.answer(state));
+        if !is_running {
+            // Another node may have run a later balance.
+            let last = Record::read(&**core.volume.state())?.unwrap_or_default();
+            if last.began_ns != run.began_ns {
+                run = last;
+                run.cut_off();
+            }
         }
-        // Another node may have run a later balance.
-        let mut last = Record::read(&**core.volume.state())?.unwrap_or_default();
-        if last.began_ns == own.began_ns {
-            return Ok(own.answer(state));
-        }
-        last.cut_off();
-        Ok(last.answer(state))
+        Ok(json!(answers::Balance { state, run }))
     }
 
     /// Saves the progress. A former leader must not overwrite the record of the new one.

@@ -29,30 +29,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The first words of the commands that the store itself serves.
-const PREFIXES: [&str; 20] = [
-    "status",
-    "node",
-    "stats",
-    "top",
-    "target",
-    "tiering",
-    "balance",
-    "layout",
-    "stage",
-    "source",
-    "check",
-    "find",
-    "events",
-    "accounting",
-    "state",
-    "purge",
-    "quota",
-    "scrub",
-    "checkpoint",
-    "daemon",
-];
-
 struct Commands {
     core: Arc<Core>,
     ending: Arc<Ending>,
@@ -60,10 +36,7 @@ struct Commands {
 
 /// Registers the commands that the store itself serves.
 pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Ending>) {
-    let commands = Arc::new(Commands { core: core.clone(), ending: ending.clone() });
-    for prefix in PREFIXES {
-        socket.register(prefix, commands.clone());
-    }
+    socket.register("", Arc::new(Commands { core: core.clone(), ending: ending.clone() }));
 }
 
 impl Handler for Commands {

@@ -11,6 +11,7 @@ use engine::events::Kind;
 use engine::recovery::{Outcome, Scrubbed};
 use engine::stage::Stop;
 use engine::stats::{Metric, Stats};
+use meta::records;
 use parking_lot::Mutex;
 use policy::Time;
 use policy::maintenance::Task;
@@ -211,14 +212,11 @@ fn answer(pass: Pass, under_way: bool) -> Value {
 }
 
 fn remembered(core: &Core) -> Result<Option<Pass>> {
-    let record = core.volume.state().record_get(KIND, KEY)?;
-    // A record of a later version, or a damaged one, counts as none: the pass starts over.
-    Ok(record.and_then(|record| serde_json::from_slice(&record).ok()))
+    records::get(&**core.volume.state(), KIND, KEY)
 }
 
 fn remember(core: &Core, pass: &Pass) -> Result<()> {
-    let record = serde_json::to_vec(pass).expect("numbers and texts");
-    core.volume.state().record_put(KIND, KEY, &record)
+    records::put(&**core.volume.state(), KIND, KEY, pass)
 }
 
 /// Requests a scrub from the leader, which may be this node.

@@ -82,11 +82,4 @@ impl Server {
         }
         self.close(handle);
     }
-
-    pub fn sync(self: &Arc<Self>, handle: u64, data_only: bool, answer: Answer<ReplyEmpty>) {
-        let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
-        self.hand_over(handle.uid(), answer, move |answer| {
-            answer.give(handle.open.file.sync(data_only, &handle.synced).map_err(|error| error.errno()));
-        });
-    }
 }

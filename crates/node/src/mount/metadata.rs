@@ -9,10 +9,10 @@ use crate::{Error, Result};
 use engine::file::Happened;
 use fuser::{FileAttr, Generation, ReplyCreate, ReplyEmpty};
 use meta::namespace::attributes::REQUEST;
-use meta::namespace::{Caller, Node, NodeId, ROOT, Removed};
+use meta::namespace::{Caller, Node, NodeId, ROOT};
 use object::admission::Held;
 use policy::layout::Placement;
-use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
+use rustix::fs::{OFlags, Stat, XattrFlags, fstat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -72,15 +72,8 @@ impl Server {
         }
     }
 
-    pub fn lookup(self: &Arc<Self>, parent: NodeId, name: &OsStr) -> rustix::io::Result<(FileAttr, Generation)> {
-        if is_virtual(parent, name) {
-            return Ok((no_attributes(STATS_ID), Generation(0)));
-        }
-        let in_use = |stat: &Stat| self.parts.files.may_be_in_use(stat.st_dev, stat.st_ino);
-        self.entry(self.pin(parent, name, self.parts.namespace.lookup_with(parent, name, in_use)))
-    }
-
-    fn entry(&self, made: Made) -> rustix::io::Result<(FileAttr, Generation)> {
+    /// Attributes of an inode that was looked up or made.
+    pub fn entry(&self, made: Made) -> rustix::io::Result<(FileAttr, Generation)> {
         made.map(|(node, stat)| (self.shown(node.id, stat), Generation(node.generation())))
     }
 
@@ -115,22 +108,9 @@ impl Server {
         }
     }
 
-    pub fn unlink(self: &Arc<Self>, uid: u32, parent: NodeId, name: &OsStr, answer: Answer<ReplyEmpty>) {
-        let name = name.to_owned();
-        self.with_room_for_removal(uid, answer, move |server| {
-            not_permitted(parent, &name)?;
-            let mut user = None;
-            let before = |removed: &mut Removed| server.user_of_removed(removed).map(|found| user = found).is_some();
-            let removed = server.parts.namespace.unlink_after(parent, &name, before)?;
-            server.counts_no_more(&removed, user.is_some(), parent);
-            server.unlinked(uid, user);
-            Ok(())
-        });
-    }
-
     /// Runs an operation that may leave objects to be removed: here or, if too many wait, on the user's threads of the
     /// slow pool.
-    fn with_room_for_removal(
+    pub fn with_room_for_removal(
         self: &Arc<Self>,
         uid: u32,
         answer: Answer<ReplyEmpty>,
@@ -143,30 +123,6 @@ impl Server {
         self.hand_over(uid, answer, move |answer| {
             server.removal.wait_for_room(uid);
             answer.give(act(&server));
-        });
-    }
-
-    pub fn rename(
-        self: &Arc<Self>,
-        uid: u32,
-        from: (NodeId, &OsStr),
-        to: (NodeId, &OsStr),
-        flags: RenameFlags,
-        answer: Answer<ReplyEmpty>,
-    ) {
-        let (from, to) = ((from.0, from.1.to_owned()), (to.0, to.1.to_owned()));
-        self.with_room_for_removal(uid, answer, move |server| {
-            not_permitted(from.0, &from.1)?;
-            not_permitted(to.0, &to.1)?;
-            server.may_rename((from.0, &from.1), (to.0, &to.1))?;
-            let mut user = None;
-            let before = |removed: &mut Removed| server.user_of_removed(removed).map(|found| user = found).is_some();
-            let replaced = server.parts.namespace.rename_after((from.0, &from.1), (to.0, &to.1), flags, before)?;
-            if let Some(replaced) = replaced {
-                server.counts_no_more(&replaced, user.is_some(), to.0);
-            }
-            server.replaced(uid, user);
-            Ok(())
         });
     }
 
@@ -343,11 +299,11 @@ impl Server {
 }
 
 /// Whether this is the name of the virtual file, which cannot be used otherwise.
-fn is_virtual(parent: NodeId, name: &OsStr) -> bool {
+pub fn is_virtual(parent: NodeId, name: &OsStr) -> bool {
     parent == ROOT && name == STATS_NAME
 }
 
 /// Refuses changes of the virtual file's name.
-fn not_permitted(parent: NodeId, name: &OsStr) -> rustix::io::Result<()> {
+pub fn not_permitted(parent: NodeId, name: &OsStr) -> rustix::io::Result<()> {
     if is_virtual(parent, name) { Err(Errno::PERM) } else { Ok(()) }
 }

@@ -1,23 +1,37 @@
 //! The volume as a file system of the FUSE server.
 
-use super::Server;
 use super::answer::{Answer, Changes, Ttl};
+use super::convert::no_attributes;
 use super::counted::Counted;
 use super::front::{
     ClosedBy, FileSystem, LockRequest, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest,
 };
+use super::locks::What;
+use super::metadata::{STATS_ID, is_virtual, not_permitted};
+use super::{Server, holders, ranges};
+use engine::file::{Access, Wanted as Lock};
 use engine::stats::Op;
 use fuser::{
     FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLock, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite,
 };
-use meta::namespace::{Caller, Listing, Namespace, NodeId};
+use meta::namespace::{Caller, Listing, Namespace, NodeId, Removed};
+use object::admission::Held;
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Unit of `statfs`.
+const BLOCK_BYTES: u64 = 4096;
+/// Age above which figures are measured again first.
+const AGE_MAX: Duration = Duration::from_secs(1);
+/// Timeout of a target's measurement; after it the old figures count. A guess: `df` should not hang with a target.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Minimum validity of attributes of a directory: until the kernel's next tick or the one after. A second has 100 to
 /// 1,000 ticks.
@@ -25,6 +39,12 @@ const DIRECTORY_TTL: Duration = Duration::from_nanos(1);
 
 /// Limit of asynchronous requests (read-ahead, write-back) under way.
 const BACKGROUND_MAX: u16 = 128;
+
+/// A directory that a process reads.
+pub struct OpenDirectory {
+    listing: Mutex<Listing>,
+    held: Held,
+}
 
 impl FileSystem for Server {
     type Passing<'a> = ();
@@ -74,7 +94,11 @@ impl FileSystem for Server {
     }
 
     fn lookup(self: &Arc<Self>, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)> {
-        Server::lookup(self, parent, name)
+        if is_virtual(parent, name) {
+            return Ok((no_attributes(STATS_ID), Generation(0)));
+        }
+        let in_use = |stat: &Stat| self.parts.files.may_be_in_use(stat.st_dev, stat.st_ino);
+        self.entry(self.pin(parent, name, self.parts.namespace.lookup_with(parent, name, in_use)))
     }
 
     fn forget(&self, id: NodeId, count: u64) {
@@ -98,7 +122,16 @@ impl FileSystem for Server {
     }
 
     fn unlink(self: &Arc<Self>, uid: u32, parent: NodeId, name: &OsStr, answer: Answer<ReplyEmpty>) {
-        Server::unlink(self, uid, parent, name, answer);
+        let name = name.to_owned();
+        self.with_room_for_removal(uid, answer, move |server| {
+            not_permitted(parent, &name)?;
+            let mut user = None;
+            let before = |removed: &mut Removed| server.user_of_removed(removed).map(|found| user = found).is_some();
+            let removed = server.parts.namespace.unlink_after(parent, &name, before)?;
+            server.counts_no_more(&removed, user.is_some(), parent);
+            server.unlinked(uid, user);
+            Ok(())
+        });
     }
 
     fn remove_directory(&self, parent: NodeId, name: &OsStr) -> Result<()> {
@@ -115,7 +148,20 @@ impl FileSystem for Server {
         flags: RenameFlags,
         answer: Answer<ReplyEmpty>,
     ) {
-        Server::rename(self, uid, from, to, flags, answer);
+        let (from, to) = ((from.0, from.1.to_owned()), (to.0, to.1.to_owned()));
+        self.with_room_for_removal(uid, answer, move |server| {
+            not_permitted(from.0, &from.1)?;
+            not_permitted(to.0, &to.1)?;
+            server.may_rename((from.0, &from.1), (to.0, &to.1))?;
+            let mut user = None;
+            let before = |removed: &mut Removed| server.user_of_removed(removed).map(|found| user = found).is_some();
+            let replaced = server.parts.namespace.rename_after((from.0, &from.1), (to.0, &to.1), flags, before)?;
+            if let Some(replaced) = replaced {
+                server.counts_no_more(&replaced, user.is_some(), to.0);
+            }
+            server.replaced(uid, user);
+            Ok(())
+        });
     }
 
     fn open(self: &Arc<Self>, caller: Caller, id: NodeId, flags: OFlags, answer: Answer<ReplyOpen>) {
@@ -146,11 +192,16 @@ impl FileSystem for Server {
     }
 
     fn lock(self: &Arc<Self>, request: LockRequest, answer: Answer<ReplyEmpty>) {
-        Server::lock(self, request, answer);
+        let LockRequest { handle, owner, bytes, kind, process, thread, waits } = request;
+        let what = What::Set(Lock { owner, handle, process, bytes, kind });
+        let waits = waits && kind.is_some();
+        self.call_locks(handle, thread, waits, what, Box::new(|done| answer.give(done.map(drop))));
     }
 
     fn test_lock(self: &Arc<Self>, request: LockRequest, answer: Answer<ReplyLock>) {
-        Server::test_lock(self, request, answer);
+        let LockRequest { handle, owner, bytes, kind, thread, .. } = request;
+        let Some(kind) = kind else { return answer.give(Err(Errno::INVAL)) };
+        self.call_locks(handle, thread, false, What::Test(owner, bytes, kind), Box::new(|done| answer.give(done)));
     }
 
     fn release(self: &Arc<Self>, id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {
@@ -158,33 +209,74 @@ impl FileSystem for Server {
     }
 
     fn sync(self: &Arc<Self>, _id: NodeId, handle: u64, data_only: bool, answer: Answer<ReplyEmpty>) {
-        Server::sync(self, handle, data_only, answer);
+        let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
+        self.hand_over(handle.uid(), answer, move |answer| {
+            answer.give(handle.open.file.sync(data_only, &handle.synced).map_err(|error| error.errno()));
+        });
     }
 
     fn allocate(
         self: &Arc<Self>,
         (_, handle): (NodeId, u64),
-        range: (u64, u64),
+        (offset, len): (u64, u64),
         mode: FallocateFlags,
         answer: Answer<ReplyEmpty>,
     ) {
-        Server::allocate(self, handle, range, mode, answer);
+        let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
+        handle.wrote.store(true, Ordering::Relaxed);
+        self.hand_over(handle.uid(), answer, move |answer| {
+            answer.give(ranges::allocate(&handle.open.file, offset, len, mode).map_err(|error| error.errno()));
+        });
     }
 
     fn seek(self: &Arc<Self>, (_, handle): (NodeId, u64), offset: u64, whence: Whence, answer: Answer<ReplyLseek>) {
-        Server::seek(self, handle, offset, whence, answer);
+        let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
+        self.hand_over(handle.uid(), answer, move |answer| {
+            let file = &handle.open.file;
+            let found = match whence {
+                _ if file.kernel_may_have_stores() => ranges::all_data(file.size(), offset, whence),
+                Whence::Data => file.seek_data(offset),
+                Whence::Hole => file.seek_hole(offset),
+            };
+            answer.give(found.map_err(|error| error.errno()));
+        });
     }
 
-    fn copy(self: &Arc<Self>, from: (u64, u64), to: (u64, u64), len: u64, answer: Answer<ReplyWrite>) {
-        Server::copy(self, from, to, len, answer);
+    fn copy(self: &Arc<Self>, from: (u64, u64), to: (u64, u64), len: u64, mut answer: Answer<ReplyWrite>) {
+        let (Some(source), Some(destination)) = (self.handles.get(from.0), self.handles.get(to.0)) else {
+            return answer.give(Err(Errno::BADF));
+        };
+        destination.wrote.store(true, Ordering::Relaxed);
+        answer.is_on(&destination.open.file);
+        // The answer's field has 32 bits; the kernel sends another request for the rest.
+        let len = len.min(1 << 30);
+        let uid = destination.uid();
+        let (source, destination) = (source.open.file.clone(), destination.open.file.clone());
+        let Some(len) = ranges::whole_pages(to.1, len.min(source.size().saturating_sub(from.1)), destination.size())
+        else {
+            return answer.give(Err(Errno::XDEV));
+        };
+        // A holder of writes must see them: the kernel copies instead, with ordinary reads and writes.
+        let access = Access { write: true, offset: to.1, len };
+        if destination.holder(access).is_some() {
+            return answer.give(Err(Errno::XDEV));
+        }
+        self.hand_over(uid, answer, move |answer| {
+            let done = destination.copy_range(&source, from.1, to.1, len).map_err(|error| error.errno());
+            destination.tell_written(access, &done.map(drop).map_err(Into::into));
+            answer.give(done.map(|copied| copied as usize));
+        });
     }
 
     fn open_directory(&self, uid: u32, id: NodeId) -> Result<u64> {
-        Server::open_directory(self, uid, id)
+        let held = self.admission.take(uid, 1).map_err(holders::errno)?;
+        let listing = Mutex::new(self.parts.namespace.list(id)?);
+        Ok(self.directories.insert(Arc::new(OpenDirectory { listing, held })))
     }
 
     fn list(&self, handle: u64, read: &mut dyn FnMut(&mut Listing, &Namespace) -> Result<()>) -> Result<()> {
-        Server::list(self, handle, read)
+        let open = self.directories.get(handle).ok_or(Errno::BADF)?;
+        read(&mut open.listing.lock(), &self.parts.namespace)
     }
 
     fn close_directory(&self, handle: u64) {
@@ -192,15 +284,36 @@ impl FileSystem for Server {
     }
 
     fn sync_directory(self: &Arc<Self>, handle: u64, answer: Answer<ReplyEmpty>) {
-        Server::sync_directory(self, handle, answer);
+        let Some(open) = self.directories.get(handle) else { return answer.give(Err(Errno::BADF)) };
+        self.hand_over(open.held.uid(), answer, move |answer| answer.give(open.listing.lock().sync()));
     }
 
     fn space(&self) -> Result<StatVfs> {
-        Server::space(self)
+        let space = self.parts.targets.space();
+        let free = space.free_bytes / BLOCK_BYTES;
+        let names = self.parts.namespace.space()?;
+        Ok(StatVfs {
+            f_blocks: space.total_bytes / BLOCK_BYTES,
+            f_bfree: free,
+            f_bavail: free,
+            f_bsize: BLOCK_BYTES,
+            f_frsize: BLOCK_BYTES,
+            ..names
+        })
     }
 
     fn statfs(self: &Arc<Self>, uid: u32, answer: Answer<ReplyStatfs>) {
-        Server::statfs(self, uid, answer);
+        if !self.parts.targets.measure_older(AGE_MAX) {
+            return answer.give(self.space());
+        }
+        let server = self.clone();
+        self.hand_over(uid, answer, move |answer| {
+            let begun = Instant::now();
+            while server.parts.targets.has_older(AGE_MAX) && begun.elapsed() < WAIT_MAX {
+                std::thread::sleep(PAUSE);
+            }
+            answer.give(server.space());
+        });
     }
 
     fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {

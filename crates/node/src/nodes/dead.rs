@@ -5,7 +5,8 @@
 //! earlier number never replaces that of a later one.
 
 use super::{Info, Nodes};
-use crate::{Error, Result};
+use crate::Result;
+use meta::records;
 use policy::cluster::Node;
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +28,7 @@ fn key(own: &str) -> String {
 
 impl Nodes {
     fn put_last(&self, own: &str, last: &Last) -> Result<()> {
-        let bytes = serde_json::to_vec(last).map_err(|error| Error::State(error.to_string()))?;
-        self.state.record_put(RECORDS, &key(own), &bytes)
+        records::put(&*self.state, RECORDS, &key(own), last)
     }
 
     /// Records that this node leaves in order.
@@ -40,8 +40,7 @@ impl Nodes {
     pub fn note_dead(&self, numbers: &[Node]) -> Result<()> {
         for node in numbers {
             let Some(info) = self.leases.info_of_over(*node) else { continue };
-            let known = self.state.record_get(RECORDS, &key(&info.own))?;
-            let known = known.and_then(|bytes| serde_json::from_slice::<Last>(&bytes).ok());
+            let known: Option<Last> = records::get(&*self.state, RECORDS, &key(&info.own))?;
             if known.is_none_or(|last| last.node < node.0) {
                 self.put_last(&info.own.clone(), &Last { node: node.0, died: Some(info) })?;
             }

@@ -7,6 +7,7 @@
 use super::{Info, Nodes, Shown};
 use crate::Result;
 use meta::messages::Message;
+use meta::records;
 use object::error::Error;
 use parking_lot::Mutex;
 use policy::cluster::Node;
@@ -72,13 +73,11 @@ impl Nodes {
     /// Records the work that prevents a shutdown of this node, for all nodes.
     pub fn say_kept_by(&self, kept_by: Vec<String>) -> Result<()> {
         let said = Draining { node: self.me_now().0, kept_by: Some(kept_by) };
-        let bytes = serde_json::to_vec(&said).map_err(|error| Error::State(error.to_string()))?;
-        self.state.record_put(RECORDS, &key(&self.info.own), &bytes)
+        records::put(&*self.state, RECORDS, &key(&self.info.own), &said)
     }
 
     pub(super) fn draining_of(&self, node: Node, info: &Info) -> Draining {
-        let said = self.state.record_get(RECORDS, &key(&info.own)).ok().flatten();
-        let said = said.and_then(|bytes| serde_json::from_slice::<Draining>(&bytes).ok());
+        let said: Option<Draining> = records::get(&*self.state, RECORDS, &key(&info.own)).ok().flatten();
         said.filter(|said| said.node == node.0).unwrap_or_default()
     }
 

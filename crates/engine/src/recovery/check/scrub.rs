@@ -7,10 +7,11 @@ use crate::stage::Stop;
 use crate::stage::place::names;
 use crate::volume::Summed;
 use crate::{Error, Result};
+use meta::descent::Descent;
 use object::target::Reach;
 use policy::{ObjectId, TargetId};
-use rustix::fs::{self, AtFlags, Dir, FileType, OFlags};
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use rustix::fs::{self, AtFlags, FileType, OFlags};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 /// Interval between checks which targets are present. A guess.
@@ -79,23 +80,24 @@ impl Checker {
         let after = after.map(names).transpose().map_err(|e| Error::Invalid(e.to_string()))?.unwrap_or_default();
         let mut asked = self.asked();
         let mut linked = BTreeSet::new();
-        let mut todo = vec![(Vec::new(), self.sorted_names(&[])?)];
-        while let Some((directory, rest)) = todo.last_mut() {
+        let mut walk = Descent::in_order(self.open(&[], OFlags::RDONLY | OFlags::DIRECTORY)?)?;
+        while let Some(entry) = walk.entry() {
             if stop.is_set() {
                 return Ok(false);
             }
-            let Some(name) = rest.pop_front() else {
-                todo.pop();
+            // A name that cannot be shown is left out, and so is an unreadable directory.
+            let Ok((name, _)) = entry else { continue };
+            let Some(names) = walk.names_of(&name) else { continue };
+            if names.last().is_some_and(|name| name.chars().any(char::is_control)) {
                 continue;
-            };
-            let names = [&directory[..], &[name]].concat();
+            }
             let is_done = names <= after && (names == after || !after.starts_with(&names));
             // A name that was removed, or is no file, has no bytes.
             let Ok(stat) = fs::statat(self.volume.tree(), names.join("/"), AtFlags::SYMLINK_NOFOLLOW) else { continue };
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory if !is_done => {
-                    let inner = self.sorted_names(&names).unwrap_or_default();
-                    todo.push((names, inner));
+                    let opened = self.open(&names, OFlags::RDONLY | OFlags::DIRECTORY);
+                    drop(opened.map(|directory| walk.enter(&name, directory)));
                 }
                 FileType::RegularFile
                     if !is_done && (stat.st_nlink < 2 || linked.insert((stat.st_dev, stat.st_ino))) =>
@@ -121,24 +123,13 @@ impl Checker {
                 _ => {}
             }
         }
-        Ok(true)
+        Ok(!stop.is_set())
     }
 
     fn asked(&self) -> LastListing {
         let mut found = Found::default();
         self.ask_targets(&mut found, false);
         LastListing { at: Instant::now(), there: found.there, elsewhere: found.elsewhere }
-    }
-
-    /// Names in a directory, in the order of a scrub. A name that cannot be shown is left out.
-    fn sorted_names(&self, directory: &[String]) -> Result<VecDeque<String>> {
-        let opened = self.open(directory, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let entries = Dir::new(opened)?.collect::<std::result::Result<Vec<_>, _>>()?;
-        let plain = entries.iter().filter_map(|entry| entry.file_name().to_str().ok());
-        let is_shown = |name: &&str| *name != "." && *name != ".." && !name.chars().any(char::is_control);
-        let mut names: Vec<String> = plain.filter(is_shown).map(str::to_owned).collect();
-        names.sort_unstable();
-        Ok(names.into())
     }
 
     fn scrub_file(

@@ -6,7 +6,7 @@ use super::left_out;
 use super::open::OpenCheckpoint;
 use super::record::{self, App};
 use super::table::{CheckpointTable, Session};
-use crate::control::answers::{self, Abandoned, Application, Begun, Committed, Row};
+use crate::control::answers::{self, Abandoned, Application, Begun, Committed, Done, Row};
 use crate::control::{BeginCheckpoint, Caller, Problem, exit};
 use policy::burst::advice::daly_s;
 use policy::burst::buffer;
@@ -147,8 +147,9 @@ impl Burst {
         app: &str,
         mtbf_s: Option<u64>,
         nodes: Option<u64>,
-    ) -> Result<(), Problem> {
-        Ok(self.set_mtbf(&self.named(caller, app)?, mtbf_s, nodes)?)
+    ) -> Result<Done, Problem> {
+        self.set_mtbf(&self.named(caller, app)?, mtbf_s, nodes)?;
+        Ok(Done {})
     }
 
     /// The versions that the caller may see, oldest first, incomplete ones last. Only the owner and the operator get

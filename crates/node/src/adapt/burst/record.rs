@@ -17,8 +17,8 @@ use super::app_names;
 use super::table::Session;
 use crate::Result;
 pub use crate::control::answers::MtbfFrom;
+use meta::records;
 use meta::state::State;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -131,35 +131,19 @@ fn version_key(app: u64, number: u64) -> String {
     format!("{app:08x}-{number:012x}")
 }
 
-fn put<T: Serialize>(state: &dyn State, kind: &str, key: &str, value: &T) -> Result<()> {
-    state.record_put(kind, key, &serde_json::to_vec(value).expect("numbers and texts"))
-}
-
-fn all<T: DeserializeOwned>(state: &dyn State, kind: &str) -> Result<Vec<(String, T)>> {
-    let records = state.records(kind)?.into_iter();
-    let read = |(key, bytes): (String, Vec<u8>)| match serde_json::from_slice(&bytes) {
-        Ok(value) => Some((key, value)),
-        Err(error) => {
-            tracing::warn!("the record {key} of {kind} is not valid and is ignored: {error}");
-            None
-        }
-    };
-    Ok(records.filter_map(read).collect())
-}
-
 /// Records an application.
 pub fn put_app(state: &dyn State, name: &str, app: &App) -> Result<()> {
-    put(state, APPS, name, app)
+    records::put(state, APPS, name, app)
 }
 
 /// The applications by name.
 pub fn apps(state: &dyn State) -> Result<Vec<(String, App)>> {
-    all(state, APPS)
+    records::all(state, APPS)
 }
 
 /// Records a version.
 pub fn put_version(state: &dyn State, app: u64, version: &Version) -> Result<()> {
-    put(state, VERSIONS, &version_key(app, version.number), version)
+    records::put(state, VERSIONS, &version_key(app, version.number), version)
 }
 
 /// Removes the record of a version.
@@ -169,20 +153,20 @@ pub fn forget_version(state: &dyn State, app: u64, number: u64) -> Result<()> {
 
 /// All versions, in the order of their completion.
 pub fn versions(state: &dyn State) -> Result<Vec<Version>> {
-    let mut versions: Vec<Version> = all(state, VERSIONS)?.into_iter().map(|(_, version)| version).collect();
+    let mut versions: Vec<Version> = records::all(state, VERSIONS)?.into_iter().map(|(_, version)| version).collect();
     versions.sort_by_key(|version: &Version| (version.at_ms, version.number));
     Ok(versions)
 }
 
 /// Records an announced version.
 pub fn put_session(state: &dyn State, session: &Session) -> Result<()> {
-    put(state, SESSIONS, &session.app, session)
+    records::put(state, SESSIONS, &session.app, session)
 }
 
 /// Removes the record of an announced version.
 pub fn forget_session(state: &dyn State, app: &str) -> Result<()> {
     // An earlier daemon may have recorded the announcement under the short name.
-    let of_earlier = all::<Session>(state, SESSIONS)?
+    let of_earlier = records::all::<Session>(state, SESSIONS)?
         .into_iter()
         .filter(|(key, session)| app_names::user(key).is_none() && app_names::full(session.uid, key) == app);
     for (key, _) in of_earlier {
@@ -199,12 +183,12 @@ pub fn sessions(state: &dyn State) -> Result<BTreeMap<String, Session>> {
         }
         (session.app.clone(), session)
     };
-    Ok(all(state, SESSIONS)?.into_iter().map(full).collect())
+    Ok(records::all(state, SESSIONS)?.into_iter().map(full).collect())
 }
 
 /// Records the marks of a job.
 pub fn put_marks(state: &dyn State, job: &str, marked: &Marked) -> Result<()> {
-    put(state, MARKS, job, marked)
+    records::put(state, MARKS, job, marked)
 }
 
 /// Removes the marks of a job.
@@ -214,15 +198,15 @@ pub fn forget_marks(state: &dyn State, job: &str) -> Result<()> {
 
 /// Marks of all jobs.
 pub fn marks(state: &dyn State) -> Result<Vec<(String, Marked)>> {
-    all(state, MARKS)
+    records::all(state, MARKS)
 }
 
 /// Records the period.
 pub fn put_period(state: &dyn State, period: &Period) -> Result<()> {
-    put(state, PERIOD, "now", period)
+    records::put(state, PERIOD, "now", period)
 }
 
 /// The recorded period.
 pub fn period(state: &dyn State) -> Result<Option<Period>> {
-    Ok(all(state, PERIOD)?.into_iter().map(|(_, period)| period).next())
+    Ok(records::all(state, PERIOD)?.into_iter().map(|(_, period)| period).next())
 }

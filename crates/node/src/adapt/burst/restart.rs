@@ -4,9 +4,9 @@
 //! each of thousands of ranks may have a file.
 
 use super::record::{Part, Version};
-use super::{Asked, Burst};
+use super::{Burst, Command};
 use crate::control::answers::Restart;
-use crate::control::{Caller, Problem};
+use crate::control::{Caller, Problem, Request};
 use engine::file::{File, FileTable};
 use meta::stub::real::number_at;
 use object::host::descriptor_path;
@@ -38,7 +38,7 @@ impl Burst {
         caller: &Caller,
         app: &str,
     ) -> Result<Restart, Problem> {
-        let known = self.call(caller.uid, Asked::Restart(app.to_owned()))?;
+        let known = self.call(caller.uid, Command::Control(Request::RestartFrom { app: app.to_owned() }))?;
         let known: ApplicationVersions = serde_json::from_value(known)
             .map_err(|error| Problem::failed(format!("the answer of the leading node is not valid: {error}")))?;
         for version in &known.versions {

@@ -16,7 +16,7 @@ mod follow;
 mod lead;
 mod request;
 
-pub use request::Asked;
+pub use request::Command;
 
 use super::open::OpenCheckpoint;
 use super::{Adapt, Burst, CheckpointTable, Lane, Marks, record};

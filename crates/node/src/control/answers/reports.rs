@@ -32,6 +32,17 @@ pub struct Scrub {
 pub struct Balance {
     /// `running`, `paused` or `idle`.
     pub state: String,
+    #[serde(flatten)]
+    pub run: BalanceRun,
+}
+
+/// State of a run. It is recorded, so that every node can report its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BalanceRun {
+    /// Start in nanoseconds since 1970: unique among runs.
+    pub began_ns: u64,
+    /// Host of the daemon that moves the files.
     pub host: String,
     pub pass: u32,
     pub files: u64,
@@ -40,6 +51,7 @@ pub struct Balance {
     pub moves: u64,
     pub bytes: u64,
     pub left: u64,
+    /// Outcome; none during the run.
     pub outcome: Option<BalanceOutcome>,
     /// A sentence about the end.
     pub ended: Option<String>,

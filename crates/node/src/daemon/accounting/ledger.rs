@@ -1,11 +1,10 @@
 //! One day's rows of one node: adds new counts to the recorded ones, and writes changed rows.
 
 use super::rows::{JobFacts, JobRow, KIND, Used, UsersRow, day_key, job_key, kind_of, users_key};
-use crate::{Error, Result};
+use crate::Result;
 use engine::stats::{StagedBytes, UserCounts};
+use meta::records;
 use meta::state::State;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum of jobs of one node with a row on one day. A guess: a site's busiest day, at a few hundred bytes each.
@@ -29,7 +28,7 @@ pub(super) struct Ledger {
 impl Ledger {
     /// Begins with the rows of an earlier daemon of this node on that day.
     pub fn of(day: u64, node: &str, state: &dyn State) -> Result<Ledger> {
-        let users = read(state, day, &users_key(node))?.unwrap_or_default();
+        let users = records::get(state, &kind_of(&day_key(day)), &users_key(node))?.unwrap_or_default();
         Ok(Ledger {
             day,
             node: node.to_owned(),
@@ -80,7 +79,8 @@ impl Ledger {
                 self.users_changed = true;
                 return Ok(None);
             }
-            let row = read(state, self.day, &job_key(&self.node, job))?.unwrap_or(JobRow { uid, ..JobRow::default() });
+            let row = records::get(state, &kind_of(&day_key(self.day)), &job_key(&self.node, job))?
+                .unwrap_or(JobRow { uid, ..JobRow::default() });
             self.jobs.insert(job.to_owned(), row);
         }
         self.changed.insert(job.to_owned());
@@ -99,12 +99,12 @@ impl Ledger {
         }
         let kind = kind_of(&day);
         if self.users_changed {
-            state.record_put(&kind, &users_key(&self.node), &bytes(&self.users)?)?;
+            records::put(state, &kind, &users_key(&self.node), &self.users)?;
             self.users_changed = false;
         }
         while let Some(job) = self.changed.first().cloned() {
             if let Some(row) = self.jobs.get(&job) {
-                state.record_put(&kind, &job_key(&self.node, &job), &bytes(row)?)?;
+                records::put(state, &kind, &job_key(&self.node, &job), row)?;
             }
             self.changed.remove(&job);
         }
@@ -136,16 +136,6 @@ pub(super) fn since(seen: &UserCounts, now: &UserCounts) -> Used {
     }
 }
 
-fn bytes(row: &impl Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(row).map_err(|error| Error::State(error.to_string()))
-}
-
-fn read<T: DeserializeOwned>(state: &dyn State, day: u64, key: &str) -> Result<Option<T>> {
-    let row = state.record_get(&kind_of(&day_key(day)), key)?;
-    // An unreadable row is replaced: it must not block new counts.
-    Ok(row.and_then(|row| serde_json::from_slice(&row).ok()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,9 +159,9 @@ mod tests {
             ledger.write(&state).expect("nothing to write");
         }
         let kind = kind_of(&day_key(9));
-        let users: UsersRow = read(&state, 9, "users n1").expect("read").expect("a row");
+        let users: UsersRow = records::get(&state, &kind_of(&day_key(9)), "users n1").expect("read").expect("a row");
         assert_eq!((users.users[&7].written_bytes, users.others.operations, users.users[&7].jobs), (10, 2, 1));
-        let job: JobRow = read(&state, 9, "job n1 job 1").expect("read").expect("a row");
+        let job: JobRow = records::get(&state, &kind_of(&day_key(9)), "job n1 job 1").expect("read").expect("a row");
         assert_eq!((job.staged_in_bytes, job.staged_out_bytes, job.uid), (6, 2, 7));
         let keys: Vec<String> = state.records(&kind).expect("rows").into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["job n1 job 1", "users n1"]);

@@ -1,51 +1,33 @@
 //! Record of the last balancing, so that every node can report its end, even of a run that was cut off.
 
 use crate::Result;
-use crate::control::answers::{self, BalanceOutcome as Outcome};
+use crate::control::answers::BalanceOutcome as Outcome;
+pub use crate::control::answers::BalanceRun as Record;
+use meta::records;
 use meta::state::State;
 use policy::balance::Stats;
-use serde::{Deserialize, Serialize};
 
 /// Kind and key of the record.
 const KIND: &str = "balance";
 const KEY: &str = "volume";
 
-/// State of a run at the time of the record.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Record {
-    /// Start in nanoseconds since 1970: unique among runs.
-    pub began_ns: u64,
-    /// Host of the daemon that moves the files.
-    pub host: String,
-    pass: u32,
-    files: u64,
-    kept: u64,
-    moves: u64,
-    bytes: u64,
-    left: u64,
-    /// Outcome, and a sentence about the end; none during the run.
-    pub outcome: Option<Outcome>,
-    pub ended: Option<String>,
-}
-
 impl Record {
-    pub fn begun(began_ns: u64, host: String) -> Record {
+    pub(super) fn begun(began_ns: u64, host: String) -> Record {
         Record { began_ns, host, ..Record::default() }
     }
 
-    pub fn set(&mut self, stats: Stats) {
+    pub(super) fn set(&mut self, stats: Stats) {
         let Stats { passes, seen, kept, moves, bytes, left } = stats;
         (self.pass, self.files, self.kept) = (passes, seen, kept);
         (self.moves, self.bytes, self.left) = (moves, bytes, left);
     }
 
-    pub fn end(&mut self, outcome: Outcome, words: String) {
+    pub(super) fn end(&mut self, outcome: Outcome, words: String) {
         (self.outcome, self.ended) = (Some(outcome), Some(words));
     }
 
     /// Marks a run as cut off: it runs on no node, and no end was recorded.
-    pub fn cut_off(&mut self) {
+    pub(super) fn cut_off(&mut self) {
         if self.outcome.is_none() {
             let host = &self.host;
             let words = format!(
@@ -57,23 +39,17 @@ impl Record {
     }
 
     /// Progress in one line.
-    pub fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let Record { moves, bytes, pass, .. } = self;
         format!("balance: {moves} moves of {} made, pass {pass}", policy::units::show_bytes(*bytes))
     }
 
-    pub fn answer(self, state: &str) -> answers::Balance {
-        let Record { host, pass, files, kept, moves, bytes, left, outcome, ended, .. } = self;
-        answers::Balance { state: state.into(), host, pass, files, kept, moves, bytes, left, outcome, ended }
+    pub(super) fn read(state: &dyn State) -> Result<Option<Record>> {
+        records::get(state, KIND, KEY)
     }
 
-    pub fn read(state: &dyn State) -> Result<Option<Record>> {
-        // A record of a later version, or a damaged one, counts as none.
-        Ok(state.record_get(KIND, KEY)?.and_then(|record| serde_json::from_slice(&record).ok()))
-    }
-
-    pub fn remember(&self, state: &dyn State) -> Result<()> {
-        state.record_put(KIND, KEY, &serde_json::to_vec(self).expect("numbers and texts"))
+    pub(super) fn remember(&self, state: &dyn State) -> Result<()> {
+        records::put(state, KIND, KEY, self)
     }
 }
 

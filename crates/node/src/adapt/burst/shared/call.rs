@@ -1,10 +1,10 @@
 //! Commands of any node about checkpoints: the node that decides serves them.
 
 use super::super::Burst;
-use super::request::Asked;
+use super::request::Command;
 use crate::calls::{Answer, SILENT, To};
 use crate::control::answers::{self, Done, Row, Versions};
-use crate::control::{Caller, Problem, Responder};
+use crate::control::{Caller, Problem, Request, Responder};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ impl Burst {
         let Some(shared) = self.shared.get() else { return };
         let (here, burst) = (Arc::downgrade(self), Arc::downgrade(self));
         let is_here = move || here.upgrade().is_some_and(|burst| burst.decides());
-        shared.calls.register_where(COMMANDS, is_here, move |caller, asked: Asked, _| {
+        shared.calls.register_where(COMMANDS, is_here, move |caller, command: Command, _| {
             let burst = burst.upgrade().ok_or_else(|| Problem::busy("the leading node is starting or ending"))?;
-            burst.serve_here(caller.uid, &asked)
+            burst.serve_here(caller.uid, &command)
         });
     }
 
@@ -30,11 +30,11 @@ impl Burst {
     ///
     /// # Errors
     /// Errors of the command, or a missing reply.
-    pub fn call(self: &Arc<Burst>, uid: u32, what: Asked) -> Answer {
+    pub fn call(self: &Arc<Burst>, uid: u32, what: Command) -> Answer {
         self.call_for(uid, &what, SILENT)
     }
 
-    fn call_for(self: &Arc<Burst>, uid: u32, what: &Asked, silent: Duration) -> Answer {
+    fn call_for(self: &Arc<Burst>, uid: u32, what: &Command, silent: Duration) -> Answer {
         let Some(shared) = self.shared.get().filter(|_| !self.decides()) else { return self.serve_here(uid, what) };
         let mut listens = |_| true;
         let mut out = Responder::new(&mut listens, Arc::default());
@@ -43,29 +43,38 @@ impl Burst {
 
     /// State of the buffer; `None` if the deciding node does not answer in time.
     pub(crate) fn status_of_all(self: &Arc<Burst>, caller: &Caller) -> Option<answers::Burst> {
-        self.call_for(caller.uid, &Asked::Status, STATUS_MAX).and_then(answers::read).ok().flatten()
+        self.call_for(caller.uid, &Command::Control(Request::BurstBuffer {}), STATUS_MAX)
+            .and_then(answers::read)
+            .ok()
+            .flatten()
     }
 
     /// All versions, including incomplete ones; empty if the deciding node does not answer in time.
     pub(crate) fn rows_of_all(self: &Arc<Burst>, caller: &Caller) -> Vec<Row> {
-        let answer = self.call_for(caller.uid, &Asked::Rows(None), STATUS_MAX);
+        let answer = self.call_for(caller.uid, &Command::Control(Request::Checkpoints { app: None }), STATUS_MAX);
         answer.and_then(answers::read).map_or_else(|_| Vec::new(), |Versions { versions }| versions)
     }
 
-    fn serve_here(self: &Arc<Burst>, uid: u32, what: &Asked) -> Answer {
-        let caller = caller(uid);
+    fn serve_here(self: &Arc<Burst>, uid: u32, what: &Command) -> Answer {
         match what {
-            Asked::Begin(what) => return Ok(json!(self.begin(&caller, what)?)),
-            Asked::End(app, abandon) => return self.end(&caller, app, *abandon),
-            Asked::Rows(app) => return Ok(json!(Versions { versions: self.rows(&caller, app.as_deref()) })),
-            Asked::Restart(app) => return self.to_restart_from(&caller, app),
-            Asked::Advice(app) => return Ok(json!(self.advice(&caller, app)?)),
-            Asked::Status => return Ok(json!(self.status(&caller))),
-            Asked::About(app, mtbf_s, nodes) => self.about(&caller, app, *mtbf_s, *nodes)?,
-            Asked::Mark(job, marked) => self.mark(job, marked)?,
-            Asked::Unmark(job) => self.unmark(job),
+            Command::Control(request) => return self.serve_request(&caller(uid), request),
+            Command::Mark(job, marked) => self.mark(job, marked)?,
+            Command::Unmark(job) => self.unmark(job),
         }
         Ok(json!(Done {}))
+    }
+
+    fn serve_request(self: &Arc<Burst>, caller: &Caller, request: &Request) -> Answer {
+        Ok(match request {
+            Request::BeginCheckpoint(what) => json!(self.begin(caller, what)?),
+            Request::CommitCheckpoint { app, abandon } => self.end(caller, app, *abandon)?,
+            Request::AboutApplication { app, mtbf_s, nodes } => json!(self.about(caller, app, *mtbf_s, *nodes)?),
+            Request::Checkpoints { app } => json!(Versions { versions: self.rows(caller, app.as_deref()) }),
+            Request::RestartFrom { app } => self.to_restart_from(caller, app)?,
+            Request::Advise { app } => json!(self.advice(caller, app)?),
+            Request::BurstBuffer {} => json!(self.status(caller)),
+            _ => return Err(Problem::wrong("this is no request about checkpoints")),
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests between nodes about checkpoints.
 
 use super::super::record::Marked;
-use crate::control::BeginCheckpoint;
+use crate::control;
 use policy::burst::admission::Verdict;
 use serde::{Deserialize, Serialize};
 
@@ -62,22 +62,10 @@ impl From<Said> for Verdict {
 }
 
 /// A command that the deciding node serves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Asked {
-    /// Begins a version.
-    Begin(BeginCheckpoint),
-    /// Completes a version, or abandons it.
-    End(String, bool),
-    /// Sets an application's time between failures, or its number of nodes.
-    About(String, Option<u64>, Option<u64>),
-    /// Lists the versions, of one application or of all.
-    Rows(Option<String>),
-    /// Lists the versions that an application may restart from.
-    Restart(String),
-    /// Recommends an interval between an application's checkpoints.
-    Advice(String),
-    /// Reports the state of the buffer.
-    Status,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Command {
+    /// A request of a user.
+    Control(control::Request),
     /// Adds the marks of a job.
     Mark(String, Marked),
     /// Removes the marks of a job.
