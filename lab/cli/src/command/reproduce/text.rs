@@ -159,7 +159,7 @@ pub(super) fn markdown(report: &Report) -> String {
         text += &wrapped(&format!("- *{}*, {}: {}.", verdict.word(), rows.len(), rows.join(", ")), 0);
     }
     text += "\nThe worst deciding figure of each experiment that is not reproduced:\n\n\
-             | | verdict | figure | published | ours |\n|---|---|---|---|---|\n";
+             <!-- not compared: a test of its own reads this page -->\n| | verdict | figure | published | ours |\n|---|---|---|---|---|\n";
     let short = |row: &&Row| matches!(row.verdict, Verdict::SameDirection | Verdict::NotReproduced);
     for row in report.rows.iter().filter(short) {
         let deciding = row.figures.iter().filter(|of| of.decides && of.verdict != Verdict::NotPossible);
