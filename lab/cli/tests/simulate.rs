@@ -1,5 +1,7 @@
 //! `entrepot-lab sim` as a user runs it: the census first, the same bytes twice, mistakes named, a grid that goes on.
 
+#[path = "simulate/devices.rs"]
+mod devices;
 #[path = "simulate/times.rs"]
 mod times;
 
