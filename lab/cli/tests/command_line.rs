@@ -40,6 +40,8 @@ const WORDS: Words = Words {
         &["sim", "burst"],
         &["sim", "center"],
         &["sim", "cluster"],
+        &["sim", "connections"],
+        &["sim", "recovery"],
         &["sim", "stripe"],
         &["sim", "stripe", "model"],
         &["sim", "stripe", "validate"],

@@ -112,6 +112,7 @@ fn simulated_below(upper: Option<LevelConfig>, level: &LevelConfig, requests: &[
         check: true,
         per_stream: false,
         sample_every: None,
+        log: false,
     };
     let mut world = World::new(config, storage, placement, vec![requests.iter().copied()]).unwrap();
     world.start_logs();

@@ -1,5 +1,7 @@
 //! `entrepot-lab sim` as a user runs it: the census first, the same bytes twice, mistakes named, a grid that goes on.
 
+#[path = "simulate/devices.rs"]
+mod devices;
 #[path = "simulate/times.rs"]
 mod times;
 
@@ -462,7 +464,7 @@ fn miss_ratios_are_drawn_as_they_are_printed() {
     let bars = sim(at.path(), &[&common[..], &["--size", "10,20", "--plot", "bars.svg"]].concat());
     assert!(bars.status.success(), "{}", text(&bars.stderr));
     let drawn = std::fs::read_to_string(at.path().join("bars.svg")).unwrap();
-    assert_eq!(drawn.matches("class=\"bar\"").count(), 6, "{drawn}");
+    assert_eq!(drawn.matches("class=\"bar").count(), 6, "{drawn}");
     for (path, code) in [("curve.png", 2), ("/nonexistent/curve.svg", 5)] {
         let refused = sim(at.path(), &[&common[..], &["--plot", path]].concat());
         assert_eq!(refused.status.code(), Some(code), "{}", text(&refused.stderr));

@@ -23,7 +23,7 @@ pub struct Setup {
     pub levels: Vec<LevelSetup>,
     /// Number of levels that each client has for itself; the others are shared, behind the link.
     pub private_levels: usize,
-    /// The device: `none` for instant fetches and no times, `cheetah9lp`, `atlas10k`, `ssd-sata`, `ssd-nvme`, `constant:TIME`, or `plain:read=RATE,write=RATE,latency=TIME,capacity=SIZE`.
+    /// The device: `none` for instant fetches and no times, `cheetah9lp`, `atlas10k`, `ssd-sata`, `ssd-nvme`, `constant:TIME`, `plain:read=RATE,write=RATE,latency=TIME,capacity=SIZE`, or a file `NAME.toml` ([`crate::devices`]).
     pub disk: String,
     /// Number of devices.
     pub disks: u32,
@@ -75,6 +75,8 @@ pub struct Setup {
     pub check: bool,
     /// Interval of samples of the inventories.
     pub sample_every: Option<String>,
+    /// Whether every answered request is kept.
+    pub log: bool,
 }
 
 /// A level as text settings.
@@ -127,6 +129,7 @@ impl Default for Setup {
             per_stream: false,
             check: false,
             sample_every: None,
+            log: false,
         }
     }
 }
@@ -220,6 +223,7 @@ impl Setup {
             check: self.check,
             per_stream,
             sample_every,
+            log: self.log,
         })
     }
 

@@ -10,7 +10,7 @@ pub use workload::{Workload, reader};
 use crate::replay::{Replay, Survey, SurveyError};
 use crate::setup::{Setup, SetupError};
 use crate::trace::{self, Reader};
-use crate::world::{Arrival, Sample, World};
+use crate::world::{Answered, Arrival, Sample, World};
 
 /// Opens a trace at its start, repeatedly. Every call gives the same records.
 pub trait Opener: Sync {
@@ -58,6 +58,8 @@ pub struct Outcome {
     pub report: Report,
     /// Samples of inventories, if requested.
     pub samples: Vec<Sample>,
+    /// Answered requests, if requested.
+    pub answered: Vec<Answered>,
 }
 
 /// Reads all traces once, for [`run`].
@@ -93,7 +95,10 @@ pub fn run(setup: &Setup, survey: &Survey, traces: &[&dyn Opener]) -> Result<Out
         let tally = instant::run(&config.private[0], config.writes, config.check, &mut sources)?;
         return match sources.iter().find_map(Replay::failed) {
             Some(error) => Err(changed(error)),
-            None => Ok(Outcome { report: Report::new(&tally, cut.block_bytes), samples: Vec::new() }),
+            None => {
+                let report = Report::new(&tally, cut.block_bytes);
+                Ok(Outcome { report, samples: Vec::new(), answered: Vec::new() })
+            }
         };
     }
     let storage = setup.storage()?;
@@ -104,7 +109,8 @@ pub fn run(setup: &Setup, survey: &Survey, traces: &[&dyn Opener]) -> Result<Out
         return Err(changed(error));
     }
     let tally = world.tally();
-    Ok(Outcome { report: Report::new(&tally, cut.block_bytes), samples: world.samples().to_vec() })
+    let (samples, answered) = (world.samples().to_vec(), world.answered().to_vec());
+    Ok(Outcome { report: Report::new(&tally, cut.block_bytes), samples, answered })
 }
 
 /// Checks a setup's words, as far as possible without its traces.

@@ -2,15 +2,18 @@
 //!
 //! Pages are striped over the channels. A channel handles one page at a time; a change between reading and writing
 //! costs a pause. After every `erase_every_pages` written pages a channel is busy erasing. The interface transfers
-//! all bytes serially. The parameters are round numbers of their class (a guess, not a measured drive).
+//! all bytes serially.
 
 use policy::time::Time;
+use serde::Deserialize;
 
 /// Parameters of a solid-state drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SsdModel {
-    /// Name on the command line.
-    pub name: &'static str,
+    /// Name on the command line, or of the file.
+    #[serde(skip)]
+    pub name: String,
     /// Capacity in sectors of 512 bytes.
     pub sectors: u64,
     /// Number of parallel channels.
@@ -35,38 +38,6 @@ pub struct SsdModel {
     pub bus_sector_ns: u64,
 }
 
-/// A drive on a SATA interface: 500 MB/s, 32 requests.
-pub static SATA: SsdModel = SsdModel {
-    name: "ssd-sata",
-    sectors: 1_000_215_216,
-    channels: 8,
-    slots: 32,
-    page_sectors: 8,
-    read_ns: 50_000,
-    write_ns: 200_000,
-    turn_ns: 20_000,
-    erase_every_pages: 256,
-    erase_ns: 2_000_000,
-    overhead_ns: 20_000,
-    bus_sector_ns: 1_000,
-};
-
-/// A drive on an NVMe interface: 3 GB/s, 256 requests.
-pub static NVME: SsdModel = SsdModel {
-    name: "ssd-nvme",
-    sectors: 2_000_409_264,
-    channels: 32,
-    slots: 256,
-    page_sectors: 8,
-    read_ns: 50_000,
-    write_ns: 150_000,
-    turn_ns: 10_000,
-    erase_every_pages: 512,
-    erase_ns: 2_000_000,
-    overhead_ns: 6_000,
-    bus_sector_ns: 170,
-};
-
 /// State of a drive.
 #[derive(Debug)]
 pub struct Ssd {
@@ -83,12 +54,22 @@ struct Channel {
 }
 
 impl SsdModel {
-    /// All models, by name.
-    pub const ALL: [&'static SsdModel; 2] = [&SATA, &NVME];
-
-    /// Returns the model with this name.
+    /// Returns the built-in model of this name.
     pub fn named(name: &str) -> Option<&'static SsdModel> {
-        SsdModel::ALL.into_iter().find(|model| model.name == name)
+        crate::devices::built_in().find(|(of, _)| *of == name)?.1.ssd.as_ref()
+    }
+
+    /// Checks what the simulation takes for granted.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let above_0 = [
+            (self.sectors, "sectors"),
+            (self.channels.into(), "channels"),
+            (self.slots.into(), "slots"),
+            (self.page_sectors, "page_sectors"),
+            (self.erase_every_pages, "erase_every_pages"),
+        ];
+        let wrong = above_0.iter().find(|(number, _)| *number == 0);
+        wrong.map_or(Ok(()), |(_, name)| Err(format!("{name} of a solid-state drive are more than 0")))
     }
 }
 
@@ -141,13 +122,17 @@ impl Ssd {
 mod tests {
     use super::*;
 
+    fn sata() -> Ssd {
+        Ssd::new(SsdModel::named("ssd-sata").expect("it is built in"))
+    }
+
     #[test]
     fn pages_on_different_channels_overlap_and_on_one_channel_do_not() {
-        let mut ssd = Ssd::new(&SATA);
+        let mut ssd = sata();
         let one = ssd.serve(Time::ZERO, 0, 8, false);
-        let mut ssd = Ssd::new(&SATA);
+        let mut ssd = sata();
         let eight = ssd.serve(Time::ZERO, 0, 64, false);
-        let mut ssd = Ssd::new(&SATA);
+        let mut ssd = sata();
         let sixteen = ssd.serve(Time::ZERO, 0, 128, false);
         assert_eq!(one, Time(20_000 + 50_000 + 8_000));
         assert_eq!(eight, Time(20_000 + 50_000 + 64_000));
@@ -156,18 +141,18 @@ mod tests {
 
     #[test]
     fn a_read_behind_a_write_on_its_channel_waits_and_turns() {
-        let mut ssd = Ssd::new(&SATA);
+        let mut ssd = sata();
         let write = ssd.serve(Time::ZERO, 0, 8, true);
         let read = ssd.serve(Time::ZERO, 64, 8, false);
         assert!(write > Time(200_000));
         assert_eq!(read, write + Time(20_000 + 50_000 + 8_000));
-        let elsewhere = Ssd::new(&SATA).serve(Time::ZERO, 8, 8, false);
+        let elsewhere = sata().serve(Time::ZERO, 8, 8, false);
         assert!(elsewhere < write);
     }
 
     #[test]
     fn erasing_falls_to_those_who_come_after() {
-        let mut ssd = Ssd::new(&SATA);
+        let mut ssd = sata();
         let mut now = Time::ZERO;
         let mut longest = 0;
         for n in 0..600 {

@@ -13,6 +13,6 @@ mod closed;
 mod phases;
 mod world;
 
-pub use closed::{Closed, closed};
+pub use closed::{Closed, Loop, closed};
 pub use phases::{Phase, RequestClass, parse_phases};
 pub use world::{Drive, Figures, Setup, run, run_logged};

@@ -100,6 +100,8 @@ pub struct Setup {
     pub requests: Option<Vec<Request>>,
     /// Clients of the requests: each sends the next one when its last is answered. 0: requests come at their times.
     pub clients: u32,
+    /// Pause of a client between an answer and its next request.
+    pub pause: Time,
     /// Applications that write at given times into a buffer on one device, beside or instead of the load.
     pub applications: Option<Applications>,
     /// Faults of the targets.

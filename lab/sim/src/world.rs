@@ -18,6 +18,7 @@ mod tests;
 mod timeline;
 
 pub use access::{Access, Arrival, Placement, Writes};
+pub use client::Answered;
 pub(crate) use tally::add;
 pub use tally::{LevelTally, StreamTally, Tally};
 pub use timeline::Sample;
@@ -54,6 +55,8 @@ pub struct Config {
     pub per_stream: bool,
     /// Interval of samples of the streams' inventories; `None` for no samples.
     pub sample_every: Option<Time>,
+    /// Whether every answered request is kept.
+    pub log: bool,
 }
 
 /// A world; `S` yields one client's requests.
@@ -77,6 +80,7 @@ pub struct World<S> {
     passed_on: u64,
     streams: tally::Streams,
     samples: Vec<Sample>,
+    answered: Vec<Answered>,
     end: Time,
 }
 
@@ -169,6 +173,7 @@ impl<S: Iterator<Item = Access>> World<S> {
             passed_on: 0,
             streams: tally::Streams::default(),
             samples: Vec::new(),
+            answered: Vec::new(),
             end: Time::ZERO,
             config,
         })
@@ -216,6 +221,11 @@ impl<S: Iterator<Item = Access>> World<S> {
     /// Returns samples of the streams' inventories, if requested.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
+    }
+
+    /// Returns the answered requests in the order of their answers, if requested.
+    pub fn answered(&self) -> &[Answered] {
+        &self.answered
     }
 
     fn happen(&mut self, now: Time, event: Event) {
@@ -426,6 +436,7 @@ impl Config {
             check: false,
             per_stream: false,
             sample_every: None,
+            log: false,
         }
     }
 }

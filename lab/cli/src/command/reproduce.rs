@@ -3,7 +3,6 @@
 mod description;
 mod formula;
 mod html;
-mod svg;
 mod text;
 mod verdict;
 

@@ -4,9 +4,11 @@ mod burst;
 mod cache;
 mod center;
 mod cluster;
+mod connections;
 mod disk;
 mod figures;
 mod grid;
+mod recovery;
 mod replacement;
 mod stripe;
 mod tier;
@@ -37,7 +39,9 @@ EXAMPLES:
   entrepot-lab sim cache --grid grid.toml
   entrepot-lab sim center --jobs KTH.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
   entrepot-lab sim cluster --nodes 3,10,100,1000
+  entrepot-lab sim connections --read --depth 16
   entrepot-lab sim disk validate measurements/
+  entrepot-lab sim recovery --size 512MiB --count 32
   entrepot-lab sim replacement --trace OLTP.lis.zst --policy lru,arc,s3-fifo --size 1000,5%
   entrepot-lab sim burst --dwpp 1.6 --congestion high
   entrepot-lab sim stripe run --devices 24
@@ -54,7 +58,9 @@ enum Verb {
     Cache(Box<cache::Cache>),
     Center(Box<center::Center>),
     Cluster(Box<cluster::Cluster>),
+    Connections(Box<connections::Connections>),
     Disk(disk::Disk),
+    Recovery(Box<recovery::Recovery>),
     Replacement(Box<replacement::Replacement>),
     Stripe(Box<stripe::Stripe>),
     Tier(Box<tier::Tier>),
@@ -68,7 +74,9 @@ impl Sim {
             Verb::Cache(cache) => cache.run(),
             Verb::Center(center) => center.run(),
             Verb::Cluster(cluster) => cluster.run(),
+            Verb::Connections(connections) => connections.answer()?.write(),
             Verb::Disk(disk) => disk.run(),
+            Verb::Recovery(recovery) => recovery.answer()?.write(),
             Verb::Replacement(replacement) => replacement.run(),
             Verb::Stripe(stripe) => stripe.answer()?.write(),
             Verb::Tier(tier) => tier.run(),
@@ -83,6 +91,8 @@ impl Sim {
             Verb::Burst(burst) => burst.answer()?,
             Verb::Cache(cache) => cache.answer()?,
             Verb::Center(center) => center.answer()?.0,
+            Verb::Connections(connections) => connections.answer()?,
+            Verb::Recovery(recovery) => recovery.answer()?,
             Verb::Stripe(stripe) => stripe.answer()?,
             Verb::Tier(tier) => tier.answer()?,
             Verb::Cluster(_) | Verb::Disk(_) | Verb::Replacement(_) | Verb::Volume(_) => return Ok(None),

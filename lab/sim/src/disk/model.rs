@@ -1,16 +1,20 @@
 //! Parameters of a disk model, and the two drives with published parameters.
 
-mod atlas10k;
-mod cheetah9lp;
+use serde::Deserialize;
+use std::sync::LazyLock;
 
-pub use atlas10k::ATLAS10K;
-pub use cheetah9lp::CHEETAH9LP;
+/// Seagate Cheetah 9LP.
+pub static CHEETAH9LP: LazyLock<&Model> = LazyLock::new(|| Model::named("cheetah9lp").expect("it is built in"));
+/// Quantum Atlas 10K.
+pub static ATLAS10K: LazyLock<&Model> = LazyLock::new(|| Model::named("atlas10k").expect("it is built in"));
 
 /// Parameters of a drive. Sectors have 512 bytes.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Name on the command line.
-    pub name: &'static str,
+    /// Name on the command line, or of the file.
+    #[serde(skip)]
+    pub name: String,
     /// Sectors that a host can address.
     pub sectors: u64,
     /// Surfaces with data, one head each.
@@ -29,19 +33,20 @@ pub struct Model {
     /// another.
     pub bus_sector_ns: u64,
     /// Zones, outer first.
-    pub zones: &'static [Zone],
+    pub zones: Vec<Zone>,
     /// The seek curve: cylinders crossed and microseconds, ascending; linear between the points.
-    pub seeks: &'static [(u32, u32)],
+    pub seeks: Vec<(u32, u32)>,
     /// Buffer of the drive.
     pub buffer: Buffer,
     /// Overheads of a command before any movement.
     pub overheads: Overheads,
     /// Root-mean-square distance between simulated and measured service times, as published by DiskSim's authors.
-    pub published_demerit_ns: u64,
+    pub published_demerit_ns: Option<u64>,
 }
 
 /// Cylinders with the same number of sectors per track.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(from = "[u32; 6]")]
 pub struct Zone {
     /// First cylinder of the zone.
     pub cylinder_first: u32,
@@ -58,7 +63,8 @@ pub struct Zone {
 }
 
 /// The buffer on the drive, cut into segments that each hold one range.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Buffer {
     /// Number of segments.
     pub segments: usize,
@@ -74,7 +80,8 @@ pub struct Buffer {
 }
 
 /// Command overheads; the first number holds after a read, the second after a write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Overheads {
     /// A read whose first sector is in the buffer.
     pub read_hit_ns: [u64; 2],
@@ -86,27 +93,54 @@ pub struct Overheads {
     pub write_miss_ns: [u64; 2],
 }
 
-impl Zone {
-    /// Creates a zone; the arguments are in the order of the fields.
-    pub const fn new(
-        cylinder_first: u32,
-        cylinder_last: u32,
-        track_sectors: u32,
-        track_skew_sectors: u32,
-        cylinder_skew_sectors: u32,
-        spare_sectors: u32,
-    ) -> Zone {
+impl From<[u32; 6]> for Zone {
+    /// The numbers are in the order of the fields.
+    fn from(of: [u32; 6]) -> Zone {
+        let [cylinder_first, cylinder_last, track_sectors, track_skew_sectors, cylinder_skew_sectors, spare_sectors] =
+            of;
         Zone { cylinder_first, cylinder_last, track_sectors, track_skew_sectors, cylinder_skew_sectors, spare_sectors }
     }
 }
 
 impl Model {
-    /// All models, by name.
-    pub const ALL: [&'static Model; 2] = [&CHEETAH9LP, &ATLAS10K];
-
-    /// Returns the model with this name.
+    /// Returns the built-in model of this name.
     pub fn named(name: &str) -> Option<&'static Model> {
-        Model::ALL.into_iter().find(|model| model.name == name)
+        crate::devices::built_in().find(|(of, _)| *of == name)?.1.disk.as_ref()
+    }
+
+    /// Checks what the simulation takes for granted.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let above_0 = [
+            (u64::from(self.surfaces), "surfaces"),
+            (u64::from(self.revolutions_per_minute), "revolutions_per_minute"),
+            (self.buffer.segments as u64, "buffer.segments"),
+            (self.buffer.write_segments_max as u64, "buffer.write_segments_max"),
+            (self.buffer.segment_sectors, "buffer.segment_sectors"),
+            (self.seeks.len() as u64, "seeks"),
+            (self.zones.len() as u64, "zones"),
+        ];
+        if let Some((_, name)) = above_0.iter().find(|(number, _)| *number == 0) {
+            return Err(format!("{name} of a disk are more than 0"));
+        }
+        let right = |zone: &Zone| {
+            zone.cylinder_first <= zone.cylinder_last && zone.cylinder_last < self.cylinders && zone.track_sectors > 0
+        };
+        let ascend = self.zones.windows(2).all(|pair| pair[0].cylinder_last < pair[1].cylinder_first);
+        if !ascend || !self.zones.iter().all(right) {
+            return Err("zones overlap, descend, are empty or end beyond the last cylinder".into());
+        }
+        if self.seeks.windows(2).any(|pair| pair[0].0 > pair[1].0) {
+            return Err("seeks are not ascending in their cylinders".into());
+        }
+        let held = |zone: &Zone| {
+            let tracks = u64::from(zone.cylinder_last - zone.cylinder_first + 1) * u64::from(self.surfaces);
+            (tracks * u64::from(zone.track_sectors)).saturating_sub(zone.spare_sectors.into())
+        };
+        let held: u64 = self.zones.iter().map(held).sum();
+        if self.sectors == 0 || held < self.sectors {
+            return Err(format!("zones hold {held} sectors, and the disk has {}", self.sectors));
+        }
+        Ok(())
     }
 
     /// Returns the time of one revolution.

@@ -11,7 +11,7 @@ pub struct SeekCurve {
 impl SeekCurve {
     /// Computes the curve through the model's measured points, linear between them and constant beyond the last.
     pub fn new(model: &Model) -> SeekCurve {
-        let points = model.seeks;
+        let points = &model.seeks;
         let at = |distance: u32| -> u32 {
             let after = points.partition_point(|&(cylinders, _)| cylinders < distance);
             match (after.checked_sub(1).map(|before| points[before]), points.get(after)) {

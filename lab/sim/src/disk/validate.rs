@@ -142,14 +142,14 @@ pub fn validate(model: &'static Model, of: Option<&Model>, measured: &[Measured]
     }
     let all = |_: bool| true;
     Outcome {
-        model: model.name,
+        model: &model.name,
         requests: pairs.len(),
         beyond,
         measured_mean_ns: mean(pairs.iter().map(|&(_, measured, _)| measured)),
         simulated_mean_ns: mean(pairs.iter().map(|&(_, _, simulated)| simulated)),
         demerit_ns: demerit(&pairs, all),
         demerit_by_kind_ns: [demerit(&pairs, |write| !write), demerit(&pairs, |write| write)],
-        published_demerit_ns: of.filter(|of| of.name == model.name).map(|of| of.published_demerit_ns),
+        published_demerit_ns: of.filter(|of| of.name == model.name).and_then(|of| of.published_demerit_ns),
     }
 }
 

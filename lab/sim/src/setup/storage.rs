@@ -2,8 +2,9 @@
 
 use super::{Setup, SetupError, duration, size_bytes};
 use crate::block::{Anticipatory, Deadline, Merging, Scheduler};
-use crate::disk::{Disk, Model};
-use crate::ssd::{Ssd, SsdModel};
+use crate::devices::{self, DeviceFile};
+use crate::disk::Disk;
+use crate::ssd::Ssd;
 use crate::storage::{Array, Cost, Device, Service, Storage};
 use policy::precedence::Precedence;
 use policy::time::Time;
@@ -26,15 +27,23 @@ pub(super) fn build(setup: &Setup) -> Result<Storage, SetupError> {
             return Err(SetupError::new("scheduler", &setup.scheduler, why));
         }
     };
-    let unit_sectors = size_bytes("stripe-unit", &setup.stripe_unit)? / 512;
-    if unit_sectors == 0 {
-        return Err(SetupError::new("stripe-unit", &setup.stripe_unit, "a stripe unit has at least 512 bytes"));
+    let unreadable = |why: String| SetupError::new("disk", &setup.disk, why);
+    let file = devices::find(&setup.disk).map_err(unreadable)?;
+    let of_file = file.and_then(|file| file.array.as_ref());
+    if of_file.is_some() && (setup.disks, setup.raid) != (1, None) {
+        return Err(unreadable("it is an array: leave --disks and --raid out".into()));
     }
-    let wrong = |why: &str| Err(SetupError::new("disks", setup.disks.to_string(), why));
-    if setup.disks > DISKS_MAX {
+    let (raid, disks) = of_file.map_or((setup.raid, setup.disks), |array| (Some(array.raid), array.disks));
+    let unit = of_file.map_or(&setup.stripe_unit, |array| &array.stripe_unit);
+    let unit_sectors = size_bytes("stripe-unit", unit)? / 512;
+    if unit_sectors == 0 {
+        return Err(SetupError::new("stripe-unit", unit, "a stripe unit has at least 512 bytes"));
+    }
+    let wrong = |why: &str| Err(SetupError::new("disks", disks.to_string(), why));
+    if disks > DISKS_MAX {
         return wrong("an array has at most 1024 disks");
     }
-    let array = match (setup.raid, setup.disks) {
+    let array = match (raid, disks) {
         (None, 1) => Array::Single,
         (None, _) => return wrong("several disks need raid 0 or 5, one disk is 1"),
         (Some(0), 2..) => Array::Raid0 { unit_sectors },
@@ -43,14 +52,13 @@ pub(super) fn build(setup: &Setup) -> Result<Storage, SetupError> {
         (Some(5), _) => return wrong("raid 5 needs at least 3 disks"),
         (Some(other), _) => return Err(SetupError::new("raid", other.to_string(), "choose 0 or 5")),
     };
-    let devices = (0..setup.disks).map(|_| device(setup)).collect::<Result<_, _>>()?;
+    let devices = (0..disks).map(|_| device(setup, file)).collect::<Result<_, _>>()?;
     let storage = Storage::new(devices, array, scheduler, Merging::default());
     Ok(if precedence { storage.with_precedence(Precedence::default()) } else { storage })
 }
 
-fn device(setup: &Setup) -> Result<Device, SetupError> {
-    let name = setup.disk.as_str();
-    if let Some(model) = Model::named(name) {
+fn device(setup: &Setup, file: Option<&'static DeviceFile>) -> Result<Device, SetupError> {
+    if let Some(model) = file.and_then(|file| file.disk.as_ref()) {
         let disk = Disk::new(model);
         return Ok(Device::Disk(Box::new(match setup.disk_bus_mb_s {
             None => disk,
@@ -60,22 +68,24 @@ fn device(setup: &Setup) -> Result<Device, SetupError> {
             }
         })));
     }
-    if let Some(model) = SsdModel::named(name) {
+    if let Some(model) = file.and_then(|file| file.ssd.as_ref()) {
         return Ok(Device::Ssd(Ssd::new(model)));
     }
+    let name = match file.and_then(|file| file.device.as_deref()) {
+        Some(name) if devices::built_in().any(|(of, _)| of == name) => {
+            return device(setup, devices::find(name).expect("no file is read"));
+        }
+        other => other.unwrap_or(&setup.disk),
+    };
     if let Some(time) = name.strip_prefix("constant:") {
         return Ok(Device::Constant(Service::new(duration("disk", time)?, Time::ZERO)));
     }
     if let Some(words) = name.strip_prefix("plain:") {
         return Ok(Device::Constant(plain(words)?));
     }
-    let mechanical = Model::ALL.iter().map(|model| model.name);
-    let names: Vec<_> = mechanical.chain(SsdModel::ALL.iter().map(|model| model.name)).collect();
-    Err(SetupError::new(
-        "disk",
-        name,
-        format!("choose none, {}, constant:TIME or plain:KEY=VALUE,...", names.join(", ")),
-    ))
+    let names: Vec<_> = devices::built_in().map(|(name, _)| name).collect();
+    let why = format!("choose none, {}, constant:TIME, plain:KEY=VALUE,... or a file NAME.toml", names.join(", "));
+    Err(SetupError::new("disk", name, why))
 }
 
 /// Parses a device with a given bandwidth: `read=71.2MB,write=60MB,latency=1ms,capacity=10GB`, each of them optional.
@@ -116,10 +126,27 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_an_array_is_the_same_as_its_words() {
+        let at = tempfile::tempdir().unwrap();
+        let disk = at.path().join("array.toml").display().to_string();
+        let array = "array = { raid = 5, disks = 5, stripe_unit = \"64KiB\" }";
+        let words = Setup { disks: 5, raid: Some(5), ..Setup::default() }.storage().unwrap().sectors();
+        std::fs::write(&disk, format!("device = \"cheetah9lp\"\n{array}")).unwrap();
+        let setup = Setup { disk, ..Setup::default() };
+        assert_eq!(setup.storage().unwrap().sectors(), words);
+        assert!(Setup { disks: 2, raid: Some(0), ..setup }.storage().unwrap_err().why.contains("array"));
+        let disk = at.path().join("plain.toml").display().to_string();
+        std::fs::write(&disk, "device = \"plain:capacity=1GB\"").unwrap();
+        assert_eq!(Setup { disk, ..Setup::default() }.storage().unwrap().sectors(), 1_953_125);
+    }
+
+    #[test]
     fn a_plain_device_takes_its_latency_and_its_bytes_at_its_rates() {
-        let mut device =
-            device(&Setup { disk: "plain:read=64MB,write=32MB,latency=1ms,capacity=1GB".into(), ..Setup::default() })
-                .unwrap();
+        let mut device = device(
+            &Setup { disk: "plain:read=64MB,write=32MB,latency=1ms,capacity=1GB".into(), ..Setup::default() },
+            None,
+        )
+        .unwrap();
         let io = |write| crate::block::Io {
             sector: 0,
             count: 125,

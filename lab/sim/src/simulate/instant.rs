@@ -22,9 +22,9 @@ pub(super) fn check(setup: &Setup) -> Result<(), SetupError> {
     if setup.levels.len() > 1 {
         return wrong("without a device there is one level; leave the others out or name a disk");
     }
-    if setup.sample_every.is_some() || setup.until.is_some() || setup.paced || setup.closed {
+    if setup.sample_every.is_some() || setup.log || setup.until.is_some() || setup.paced || setup.closed {
         return wrong(
-            "without a device nothing takes time: no timeline, no --until, no pace; leave them out or name a disk",
+            "without a device nothing takes time: no timeline, no --log, no --until, no pace; leave them out or name a disk",
         );
     }
     Ok(())

@@ -32,14 +32,31 @@ impl Setup {
     }
 }
 
-/// Runs `requests` requests of `bytes` bytes, each `width` devices wide and at a random place, from `clients` clients.
-pub fn closed(setup: &Setup, clients: u32, requests: u64, bytes: u64, width: u32) -> Closed {
+/// Requests of a closed loop.
+#[derive(Clone, Copy, Debug)]
+pub struct Loop {
+    /// Number of clients.
+    pub clients: u32,
+    /// Pause of a client after each answer.
+    pub pause: Time,
+    /// Requests of all clients.
+    pub requests: u64,
+    /// Bytes of a request.
+    pub bytes: u64,
+    /// Devices of a request.
+    pub width: u32,
+}
+
+/// Runs a closed loop with requests at random places.
+pub fn closed(setup: &Setup, of: Loop) -> Closed {
+    let Loop { clients, pause, requests, bytes, width } = of;
     let sized = Setup { phases: vec![Phase::of(1.0, bytes, 0.0)], ..setup.clone() };
     let mut volume = sized.volume(&Drive::Width(width));
     let (mut rng, unit) = (Rng::new(setup.seed, 2), volume.files[0].1[0].unit_bytes);
     let offset = |_| rng.below(setup.parameters.devices.into()) * unit;
     let request = |offset| Request { at: Time::ZERO, file: 0, offset, bytes, write: false };
-    (volume.clients, volume.requests) = (clients, Some((0..requests).map(offset).map(request).collect()));
+    (volume.clients, volume.pause) = (clients, pause);
+    volume.requests = Some((0..requests).map(offset).map(request).collect());
     let answered = volume::observe(volume).answered;
     let ends = answered.iter().map(|of| of.at + of.took).max().unwrap_or_default();
     let took_ms = answered.iter().map(|of| of.took.as_secs_f64() * 1e3).sum::<f64>();
@@ -54,7 +71,8 @@ mod tests {
     #[test]
     fn four_clients_are_served_soonest_four_wide() {
         let setup = Setup::of(Parameters { devices: 24, ..Parameters::default() }, 1);
-        let total_s = |clients, width| closed(&setup, clients, 2048, 512 << 10, width).total_s;
+        let of = |clients, width| Loop { clients, pause: Time::ZERO, requests: 2048, bytes: 512 << 10, width };
+        let total_s = |clients, width| closed(&setup, of(clients, width)).total_s;
         let all = [1, 2, 3, 4, 6, 8, 12].map(|width| (width, total_s(4, width)));
         let best = all.iter().map(|of| of.1).fold(f64::INFINITY, f64::min);
         assert!(all[3].1 < best * 1.03, "{all:?}");
@@ -62,5 +80,8 @@ mod tests {
         // The best width falls with the number of clients, and more clients are faster.
         assert!(total_s(2, 8) < total_s(2, 2) && total_s(16, 2) < total_s(16, 6));
         assert!(total_s(1, 1) > 3.0 * total_s(4, 1));
+        // A pause after each of the 512 requests of a client is added, and empties the queues.
+        let pauses = closed(&setup, Loop { pause: Time::from_millis(500), ..of(4, 1) });
+        assert!(pauses.total_s > 256.0 && pauses.mean_ms < closed(&setup, of(4, 1)).mean_ms, "{pauses:?}");
     }
 }

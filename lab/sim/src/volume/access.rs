@@ -26,7 +26,8 @@ impl World<'_> {
         let file = self.shared.get(request.file as usize).copied();
         let accessed = file.and_then(|id| Some((id, self.access(id, request.offset, request.bytes, request.write)?)));
         if self.clients.pop().is_some() {
-            self.clients.push(Reverse(accessed.map_or(self.now, |(_, (done, _))| done)));
+            let answered = accessed.map_or(self.now, |(_, (done, _))| done);
+            self.clients.push(Reverse(answered + self.setup.pause));
         }
         if let Some((file, (done, spans))) = accessed {
             let (mirrors, busy) = (self.files[&file].mirrors.len(), Time(self.targets.served.took_ns));

@@ -3,7 +3,7 @@
 use super::{Access, Arrival, Event, Work, World, Writes};
 use crate::event::Rank;
 use crate::latency::Latencies;
-use policy::cache::{Request, RequestId};
+use policy::cache::{Request, RequestId, Span};
 use policy::time::Time;
 
 pub(super) struct Client<S> {
@@ -25,7 +25,25 @@ pub(super) struct Client<S> {
 struct Issued {
     at: Time,
     stream: u32,
+    span: Span,
     write: bool,
+}
+
+/// An answered request of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Time of the request.
+    pub at: Time,
+    /// Response time.
+    pub took: Time,
+    /// Number of its client.
+    pub client: u32,
+    /// Number of its stream.
+    pub stream: u32,
+    /// Blocks of the request.
+    pub span: Span,
+    /// Whether it was a write.
+    pub write: bool,
 }
 
 impl<S> Client<S> {
@@ -88,7 +106,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         let entry = &mut self.clients[client as usize];
         let access = entry.next.take().expect("an arrival was scheduled for a request");
         entry.last = Some((now, access.at));
-        let issued = Issued { at: now, stream: access.stream, write: access.write };
+        let issued = Issued { at: now, stream: access.stream, span: access.span, write: access.write };
         let number = match entry.free.pop() {
             Some(number) => {
                 entry.issued[number as usize] = issued;
@@ -122,10 +140,14 @@ impl<S: Iterator<Item = Access>> World<S> {
         let entry = &mut self.clients[client as usize];
         let issued = entry.issued[request.0 as usize];
         entry.free.push(request.0 as u32);
+        let took = now - issued.at;
+        if self.config.log {
+            let Issued { at, stream, span, write } = issued;
+            self.answered.push(Answered { at, took, client, stream, span, write });
+        }
         if issued.write {
             entry.writes += 1;
         } else {
-            let took = now - issued.at;
             entry.reads.add(took);
             if self.config.per_stream {
                 self.streams.add(issued.stream, took);

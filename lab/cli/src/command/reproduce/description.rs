@@ -41,7 +41,7 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 /// Options before the name of an input file.
-const INPUT_OPTIONS: [&str; 5] = ["--trace", "--jobs", "--failures", "--rules", "stats"];
+const INPUT_OPTIONS: [&str; 6] = ["--trace", "--jobs", "--failures", "--rules", "--disk", "stats"];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]

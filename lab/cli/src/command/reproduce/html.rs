@@ -1,37 +1,30 @@
 //! The report as one HTML file without references to others: for each figure a chart, the verdict, the cause, and the
 //! command with seeds, version and hashes of the inputs.
 
-use super::svg::{Series, Shape, chart};
-use super::text::{number, ours, published};
+use super::description::Judge;
+use super::text::{ours, published};
 use super::verdict::{Judged, Verdict};
 use super::{Report, Row};
-use crate::chart::escaped;
+use crate::chart::{Along, Chart, Series, Shape, escaped, number};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Style: light, dark, phone and paper.
 const STYLE: &str = "\
-:root{--ink:#111;--ground:#fff;--line:#bbb;--a:#444;--b:#8ab;--soft:#f3f3f3}\
-@media(prefers-color-scheme:dark){:root{--ink:#eee;--ground:#141414;--line:#555;--a:#ccc;--b:#468;--soft:#222}}\
-@media print{:root{--ink:#000;--ground:#fff;--line:#999;--a:#222;--b:#bbb;--soft:#fff}svg{max-width:100%}}\
+:root{--ink:#111;--ground:#fff;--line:#bbb;--b:#0072b2;--soft:#f3f3f3}\
+@media(prefers-color-scheme:dark){:root{--ink:#eee;--ground:#141414;--line:#555;--b:#56b4e9;--soft:#222}}\
+@media print{:root{--ink:#000;--ground:#fff;--line:#999;--b:#555;--soft:#fff}svg{max-width:100%}}\
 body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--ground);max-width:64rem;margin:auto;padding:1rem}\
 table{border-collapse:collapse;display:block;overflow-x:auto}td,th{padding:.2rem .6rem;border-bottom:1px solid var(--line);\
 text-align:left;vertical-align:top}code,pre{background:var(--soft);white-space:pre-wrap;overflow-wrap:anywhere}\
-figure{margin:0 0 1rem;overflow-x:auto}svg{height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}.end{text-anchor:end}\
-.middle{text-anchor:middle}.grid{stroke:var(--line);stroke-width:.5}.axis{stroke:var(--ink)}.s0,.m0{fill:var(--a)}\
-.s1{fill:url(#hatch);stroke:var(--ink);stroke-width:.7}.m1{fill:var(--ground);stroke:var(--ink)}polyline{fill:none;\
-stroke:var(--ink);stroke-width:1.6}.l1{stroke-dasharray:5 4}.hatch{stroke:var(--ink);stroke-width:1.4}.under{fill:var(--b)}\
+figure{margin:0 0 1rem;overflow-x:auto}svg{height:auto}svg text{fill:var(--ink)}svg .ground{fill:var(--ground)}\
+svg .axis,svg .series0{stroke:var(--ink)}svg .grid{stroke:var(--line)}svg .series1{stroke:var(--b)}\
 h2{margin-top:2.5rem}.verdict{border:1px solid var(--ink);padding:0 .4rem;white-space:nowrap}";
-
-/// The hatching of our bars.
-const HATCH: &str = "<svg width=\"0\" height=\"0\" aria-hidden=\"true\"><defs><pattern id=\"hatch\" width=\"6\" height=\"6\" \
-patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect class=\"under\" width=\"6\" height=\"6\"/>\
-<line class=\"hatch\" x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\"/></pattern></defs></svg>\n";
 
 pub(super) fn page(report: &Report) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\">\n<title>Published experiments and verdicts</title>\n<style>{STYLE}</style>\n{HATCH}\
+         content=\"width=device-width\">\n<title>Published experiments and verdicts</title>\n<style>{STYLE}</style>\n\
          <h1>Published experiments and verdicts</h1>\n"
     );
     let scale = if report.quick { " Smaller scales (--quick): no verdicts on the papers." } else { "" };
@@ -76,7 +69,7 @@ fn section(page: &mut String, report: &Report, row: &Row) {
     }
     if !row.figures.is_empty() {
         figures(page, row);
-        row.figures.iter().filter(|of| of.points.len() > 1).for_each(|of| *page += &drawn(of));
+        row.figures.iter().filter(|of| of.points.len() > 1).for_each(|of| *page += &drawn_alone(of));
         *page += &drawn_together(&row.figures);
         commands(page, report, row);
     }
@@ -109,39 +102,39 @@ fn figures(page: &mut String, row: &Row) {
     *page += "</table>\n";
 }
 
+/// Figures side by side: their labels, and the published and our numbers.
+fn drawn(title: &str, unit: &str, labels: Vec<String>, numbers: [Vec<Option<f64>>; 2], shape: Shape) -> String {
+    let series = ["published", "ours"].into_iter().zip(numbers).filter(|(_, of)| of.iter().any(Option::is_some));
+    let series = series.map(|(name, of)| Series {
+        label: name.into(),
+        points: of.into_iter().enumerate().filter_map(|(at, value)| Some((at as f64, value?))).collect(),
+    });
+    let chart = Chart { title, x: "", y: unit, along: Along::Labels(labels), shape, series: series.collect() };
+    format!("<figure>\n{}</figure>\n", chart.svg())
+}
+
 /// A figure with several points. Points on a number line are joined.
-fn drawn(of: &Judged) -> String {
+fn drawn_alone(of: &Judged) -> String {
     let labels: Vec<String> = of.points.iter().map(|point| point.label.clone()).collect();
     let numeric = labels.iter().all(|label| label.trim_end_matches('%').parse::<f64>().is_ok());
-    let published: Vec<_> = of.points.iter().map(|point| point.published).collect();
-    let mut series = Vec::new();
     // A sign or an order has no size that a bar could show.
-    let has_size = matches!(of.judge, super::description::Judge::Within);
-    if has_size && published.iter().any(Option::is_some) {
-        series.push(Series { name: "published".into(), values: published });
-    }
-    series.push(Series { name: "ours".into(), values: of.points.iter().map(|point| Some(point.ours)).collect() });
+    let has_size = of.judge == Judge::Within;
+    let published = of.points.iter().map(|point| point.published.filter(|_| has_size)).collect();
+    let ours = of.points.iter().map(|point| Some(point.ours)).collect();
     let shape = if numeric && labels.len() > 2 { Shape::Lines } else { Shape::Bars };
-    format!(
-        "<figure><figcaption>{}</figcaption>\n{}</figure>\n",
-        escaped(&of.name),
-        chart(&of.name, &of.unit, &labels, &series, shape)
-    )
+    drawn(&of.name, &of.unit, labels, [published, ours], shape)
 }
 
 /// Single numbers, a chart for each unit.
 fn drawn_together(all: &[Judged]) -> String {
-    let single = |of: &&Judged| of.points.len() == 1 && of.judge == super::description::Judge::Within;
+    let single = |of: &&Judged| of.points.len() == 1 && of.judge == Judge::Within;
     let units: BTreeSet<&str> = all.iter().filter(single).map(|of| of.unit.as_str()).collect();
     let of_unit = |unit: &str| {
         let figures: Vec<&Judged> = all.iter().filter(single).filter(|of| of.unit == unit).collect();
-        let labels: Vec<String> = figures.iter().map(|of| of.name.clone()).collect();
-        let values = |of: fn(&Judged) -> Option<f64>| figures.iter().map(|figure| of(figure)).collect();
-        let series = [
-            Series { name: "published".into(), values: values(|of| of.points[0].published) },
-            Series { name: "ours".into(), values: values(|of| Some(of.points[0].ours)) },
-        ];
-        format!("<figure>\n{}</figure>\n", chart("single numbers", unit, &labels, &series, Shape::Bars))
+        let labels = figures.iter().map(|of| of.name.clone()).collect();
+        let published = figures.iter().map(|of| of.points[0].published).collect();
+        let ours = figures.iter().map(|of| Some(of.points[0].ours)).collect();
+        drawn("single numbers", unit, labels, [published, ours], Shape::Bars)
     };
     units.into_iter().map(of_unit).collect()
 }

@@ -114,6 +114,9 @@ pub struct Cache {
     /// Time between two samples.
     #[arg(long, default_value = "100ms", value_name = "TIME")]
     timeline_every: String,
+    /// Write every answered request to this file, as comma-separated values.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "compare"])]
+    log: Option<PathBuf>,
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
@@ -122,7 +125,7 @@ pub struct Cache {
 /// The world around the levels.
 #[derive(Debug, Args)]
 struct WorldArgs {
-    /// Model of the device.
+    /// Model of the device, or a file NAME.toml with a device or an array of them (docs/guide/simulator.md).
     #[arg(long, default_value = "cheetah9lp")]
     disk: String,
     /// Number of devices.
@@ -234,7 +237,7 @@ impl Cache {
             let done = grid::side_by_side(&policies, &traces, &survey, self.threads)?;
             return Ok(figures::compared(&done, self.output));
         }
-        if let Some(path) = &self.timeline {
+        for path in self.timeline.iter().chain(&self.log) {
             figures::write(path, "")?;
         }
         let start = std::time::Instant::now();
@@ -247,6 +250,9 @@ impl Cache {
         )?;
         if let Some(path) = &self.timeline {
             figures::timeline(path, &outcome.samples)?;
+        }
+        if let Some(path) = &self.log {
+            figures::log(path, &outcome.answered)?;
         }
         Ok(match self.output {
             Output::Text => Answer::Text(figures::text(&setup, &outcome.report)),
@@ -314,6 +320,7 @@ impl Cache {
             per_stream: world.per_stream,
             check: world.check,
             sample_every: self.timeline.as_ref().map(|_| self.timeline_every.clone()),
+            log: self.log.is_some(),
         })
     }
 

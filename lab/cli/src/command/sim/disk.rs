@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Subcommand};
 use node::control::Problem;
+use sim::devices;
 use sim::disk::{Model, validate};
 use std::path::{Path, PathBuf};
 
@@ -34,7 +35,7 @@ EXAMPLES:
     Validate {
         /// The directory or file.
         path: PathBuf,
-        /// The model; without it, the one that the file is called after.
+        /// The model, or a file NAME.toml; without it, the one that the file is called after.
         #[arg(long)]
         model: Option<String>,
     },
@@ -48,19 +49,17 @@ impl Disk {
         match self.verb {
             Verb::Validate { path, model } => run_validate(&path, model.as_deref()),
             Verb::Models => {
-                for model in Model::ALL {
-                    let gb = model.sectors as f64 * 512.0 / 1e9;
-                    shown::text(&format!(
-                        "{:<12} mechanical disk, {gb:.1} GB, {} revolutions per minute\n",
-                        model.name, model.revolutions_per_minute
-                    ))?;
-                }
-                for model in sim::ssd::SsdModel::ALL {
-                    let gb = model.sectors as f64 * 512.0 / 1e9;
-                    shown::text(&format!(
-                        "{:<12} solid-state drive, {gb:.0} GB, {} channels\n",
-                        model.name, model.channels
-                    ))?;
+                for (name, file) in devices::built_in() {
+                    let gb = |sectors: u64| sectors as f64 * 512.0 / 1e9;
+                    let disk = file.disk.as_ref().map(|of| {
+                        let speed = of.revolutions_per_minute;
+                        format!("mechanical disk, {:.1} GB, {speed} revolutions per minute", gb(of.sectors))
+                    });
+                    let ssd = file
+                        .ssd
+                        .as_ref()
+                        .map(|of| format!("solid-state drive, {:.0} GB, {} channels", gb(of.sectors), of.channels));
+                    shown::text(&format!("{name:<12} {}\n", disk.or(ssd).unwrap_or_default()))?;
                 }
                 Ok(0)
             }
@@ -68,15 +67,17 @@ impl Disk {
     }
 }
 
+/// The mechanical disk of this name, or of a file.
+pub(super) fn mechanical(name: &str) -> Result<&'static Model> {
+    let found = devices::find(name).map_err(|why| Problem::wrong(format!("{name}: {why}")))?;
+    let names: Vec<_> = devices::built_in().filter(|(_, file)| file.disk.is_some()).map(|(name, _)| name).collect();
+    let next = format!("choose {}, or a file NAME.toml with a table [disk]", names.join(", "));
+    let problem = || Problem::wrong(format!("`{name}` is no mechanical disk")).try_this(next);
+    Ok(found.and_then(|file| file.disk.as_ref()).ok_or_else(problem)?)
+}
+
 fn run_validate(path: &Path, model: Option<&str>) -> Result<u8> {
-    let model = match model {
-        Some(name) => Some(Model::named(name).ok_or_else(|| {
-            let names: Vec<_> = Model::ALL.iter().map(|model| model.name).collect();
-            Problem::wrong(format!("there is no disk model `{name}`"))
-                .try_this(format!("choose one of {}", names.join(", ")))
-        })?),
-        None => None,
-    };
+    let model = model.map(mechanical).transpose()?;
     let unreadable = |path: &Path, error: std::io::Error| Failure::of_io(&path.display().to_string(), &error);
     let found = validate::find(path, model).map_err(|error| unreadable(path, error))?;
     if found.is_empty() {

@@ -6,7 +6,7 @@ use serde_json::json;
 use sim::grid::{Cell, Done, TraceWish};
 use sim::setup::{LevelSetup, Setup};
 use sim::simulate::{LevelFigures, Report, Times, rounded};
-use sim::world::Sample;
+use sim::world::{Answered, Sample};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -180,4 +180,19 @@ pub(super) fn timeline(path: &Path, samples: &[Sample]) -> Result<()> {
         column("rate_blocks_s", |s: &Sample| s.rate).digits(3),
     ];
     write(path, &table::csv(&columns, samples))
+}
+
+/// Writes the answered requests, in the order of their answers.
+pub(super) fn log(path: &Path, answered: &[Answered]) -> Result<()> {
+    let columns = [
+        column("time_s", |of: &Answered| of.at.as_secs_f64()).digits(9),
+        column("client", |of: &Answered| of.client),
+        column("stream", |of: &Answered| of.stream),
+        column("file", |of: &Answered| of.span.first.file()),
+        column("first_block", |of: &Answered| of.span.first.index()),
+        column("blocks", |of: &Answered| of.span.len),
+        column("op", |of: &Answered| if of.write { "write" } else { "read" }),
+        column("response_ms", |of: &Answered| of.took.as_secs_f64() * 1e3).digits(6),
+    ];
+    write(path, &table::csv(&columns, answered))
 }

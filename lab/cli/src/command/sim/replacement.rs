@@ -2,7 +2,7 @@
 
 use super::traces::TraceArgs;
 use super::{grid, setup_problem, survey_problem};
-use crate::chart::{self, Labels, Series, Shape};
+use crate::chart::{Along, Chart, Series, Shape};
 use crate::command::seconds;
 use crate::failure::{Failure, Result};
 use crate::table::{self, Output, column};
@@ -111,17 +111,22 @@ impl Replacement {
     }
 
     fn drawn(&self, curves: &[Curve], block: u32) -> String {
-        let series: Vec<Series> = curves
-            .iter()
-            .map(|curve| Series {
-                label: curve.policy.word().to_owned(),
-                points: curve.points.iter().map(|point| (point.capacity as f64, point.miss_ratio)).collect(),
-            })
-            .collect();
-        let x = format!("size of the cache (blocks of {block} bytes)");
-        let title = if self.sample.is_some() { "Estimated miss ratios" } else { "Miss ratios" };
-        let labels = Labels { title, x: &x, y: "misses / accesses" };
-        chart::svg(&labels, &series, if self.curve { Shape::Lines } else { Shape::Bars })
+        let sizes = curves[0].points.iter().map(|point| point.capacity.to_string()).collect();
+        let series = curves.iter().map(|curve| Series {
+            label: curve.policy.word().to_owned(),
+            points: (curve.points.iter().enumerate())
+                .map(|(at, point)| (if self.curve { point.capacity } else { at } as f64, point.miss_ratio))
+                .collect(),
+        });
+        let chart = Chart {
+            title: if self.sample.is_some() { "Estimated miss ratios" } else { "Miss ratios" },
+            x: &format!("size of the cache (blocks of {block} bytes)"),
+            y: "misses / accesses",
+            along: if self.curve { Along::Logarithmic } else { Along::Labels(sizes) },
+            shape: if self.curve { Shape::Lines } else { Shape::Bars },
+            series: series.collect(),
+        };
+        chart.document()
     }
 
     fn policies(&self) -> Result<Vec<Policy>> {

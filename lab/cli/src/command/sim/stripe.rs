@@ -5,6 +5,7 @@ mod device;
 mod figures;
 mod model;
 
+use super::disk::mechanical;
 use super::words::{size, size_or_none, span};
 use crate::failure::{Failure, Result};
 use crate::table::{self, Answer, Output, column};
@@ -18,7 +19,6 @@ use policy::stripe::model::{Parameters, Prediction};
 use policy::stripe::rules;
 use policy::time::Time;
 use serde_json::json;
-use sim::disk::Model;
 use sim::grid::side_by_side;
 use sim::setup::size_bytes;
 use sim::stripe::{Drive, Figures, Phase, Setup, parse_phases};
@@ -120,7 +120,8 @@ struct ValidateArgs {
 struct RunArgs {
     #[command(flatten)]
     device: DeviceArgs,
-    /// A mechanical disk model instead of the queueing model's uniform times; see `entrepot-lab sim disk models`.
+    /// A mechanical disk instead of the queueing model's uniform times: a model (`entrepot-lab sim disk models`) or a
+    /// file NAME.toml.
     #[arg(long)]
     disk: Option<String>,
     /// Factor by which the devices are slower than the model's: they were faster when measured.
@@ -308,11 +309,7 @@ fn run(args: &RunArgs) -> Result<Answer> {
     let parameters = args.device.parameters()?;
     let phases = parse_phases(&args.phases).map_err(Problem::wrong)?;
     let rules = args.rules.as_deref().map_or_else(|| built_in(rules::ADAPTIVE), read_rules)?;
-    let no_model = |name: &String| {
-        Problem::wrong(format!("there is no disk model `{name}`"))
-            .try_this("see `entrepot-lab sim disk models` for the mechanical ones")
-    };
-    let mechanical = args.disk.as_ref().map(|name| Model::named(name).ok_or_else(|| no_model(name))).transpose()?;
+    let mechanical = args.disk.as_deref().map(mechanical).transpose()?;
     if !(args.slower >= 0.01 && args.slower <= 100.0) {
         return Err(Problem::wrong("--slower is from 0.01 to 100").into());
     }

@@ -47,6 +47,12 @@ pub(super) fn span(text: &str) -> Parsed<Time> {
     setup::duration("time", text).map_err(why)
 }
 
+/// A rate above 0.
+pub(super) fn rate(text: &str) -> Parsed<f64> {
+    let rate = text.parse().ok().filter(|rate| (0.001..=1e9).contains(rate));
+    rate.ok_or_else(|| "give a number above 0".to_owned())
+}
+
 /// Two numbers above 0 with something between them.
 pub(super) fn pair(text: &str, between: char) -> Option<(f64, f64)> {
     let number = |text: &str| text.trim().parse::<f64>().ok().filter(|x| x.is_finite() && *x > 0.0);

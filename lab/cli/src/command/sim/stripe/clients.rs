@@ -1,16 +1,17 @@
 //! `entrepot-lab sim stripe clients`: a closed loop, by number of clients and width.
 
 use super::{DeviceArgs, ScalingArgs};
-use crate::command::sim::words::size;
+use crate::command::sim::words::{size, span};
 use crate::failure::Result;
 use crate::table::{self, Answer, Output, column};
 use clap::Args;
 use node::control::Problem;
 use policy::stripe::device::BLOCK_BYTES;
 use policy::stripe::model::Parameters;
+use policy::time::Time;
 use serde_json::json;
 use sim::grid::side_by_side;
-use sim::stripe::{Closed, Setup, closed};
+use sim::stripe::{Closed, Loop, Setup, closed};
 
 /// Most requests of a cell, which take some seconds.
 const REQUESTS_MAX: u64 = 1 << 20;
@@ -30,6 +31,9 @@ pub(super) struct ClientsArgs {
     /// Size of a request.
     #[arg(long, default_value = "512KiB", value_name = "SIZE", value_parser = size)]
     size: u64,
+    /// Pause of a client after each answer.
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = span)]
+    pause: Time,
     /// Bytes that all clients read together.
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = size)]
     total: u64,
@@ -67,7 +71,8 @@ pub(super) fn clients(args: &ClientsArgs) -> Result<Answer> {
     let cells: Vec<(u32, u32)> =
         args.clients.iter().flat_map(|&clients| widths.clone().map(move |width| (clients, width))).collect();
     let setup = Setup::of(parameters, args.seed);
-    let done = side_by_side(&cells, None, |&(clients, width)| closed(&setup, clients, requests, args.size, width));
+    let of = |clients, width| Loop { clients, pause: args.pause, requests, bytes: args.size, width };
+    let done = side_by_side(&cells, None, |&(clients, width)| closed(&setup, of(clients, width)));
     let row = |(&(clients, width), got): (&(u32, u32), Closed)| {
         let (rate, request_blocks) = (requests as f64 / got.total_s, args.size as f64 / BLOCK_BYTES);
         let model_ms = Parameters { rate, request_blocks, ..parameters }.predict(width).request_s * 1e3;
