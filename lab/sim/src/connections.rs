@@ -23,11 +23,11 @@ pub struct Server {
     pub client: f64,
     /// The thread of a socket, on each side.
     pub socket: f64,
-    /// The network.
+    /// The network that all connections share.
     pub link: f64,
     /// A server daemon.
     pub daemon: f64,
-    /// One device.
+    /// Each of the devices.
     pub device: f64,
     /// Number of devices.
     pub devices: usize,
@@ -113,7 +113,7 @@ struct Job {
     thread: usize,
     operation: usize,
     part: Part,
-    /// Next station.
+    /// Number of the station that it reaches next.
     stage: usize,
 }
 
