@@ -18,6 +18,7 @@ pub use sqlite::SqliteState;
 use crate::Result;
 use object::counters::Timed;
 use object::target::State as TargetState;
+use policy::holders::table::{Answer, Caller, Request};
 use policy::{FileId, ObjectId, TargetId};
 
 /// Kind of the records of durable object names (`durable_names`). They hold for one machine and one time.
@@ -193,6 +194,8 @@ pub trait State: Send + Sync {
     fn left_by(&self, _own: &str) -> Result<Option<std::sync::Arc<dyn State>>> {
         Ok(None)
     }
+    /// Serves a request to the table of holders, on the store's clock. The table of a store of one daemon is in memory.
+    fn hold(&self, caller: Caller, request: &Request) -> Result<Answer>;
     /// Identifier of the running server. It changes with another server or a restart, after which the last message may
     /// be forgotten. `None` if that cannot happen or the server does not report it.
     fn life(&self) -> Result<Option<String>> {

@@ -18,9 +18,13 @@
 //! object's.
 //!
 //! Every writer of a file that is not held uses the page cache; `docs/internals/page-cache.md` explains why.
+//!
+//! Nodes are holders, too: [`table`] records their holds, and [`node`] is one of them.
 
 #[cfg(test)]
 mod explore;
+pub mod node;
+pub mod table;
 
 /// How an open does its I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

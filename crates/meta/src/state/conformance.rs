@@ -2,6 +2,9 @@
 
 use super::{JournalEntry, State};
 use object::target::State as TargetState;
+use policy::Time;
+use policy::cluster::Node;
+use policy::holders::table::{Answer, Caller, Mode, Request, Run};
 use policy::{FileId, ObjectId, TargetId};
 
 /// Runs the suite on an empty store.
@@ -12,6 +15,7 @@ pub(super) fn conformance(state: &dyn State) {
     stagings_and_records(state);
     a_record_is_replaced_only_where_it_is_as_it_was_read(state);
     what_was_dumped_comes_back(state);
+    a_file_is_held_and_released(state);
 }
 
 fn epochs_and_numbers_grow(state: &dyn State) {
@@ -185,4 +189,21 @@ fn what_was_dumped_comes_back(state: &dyn State) {
     state.load(&[]).unwrap();
     assert_eq!((state.dump().unwrap().len(), state.epoch().unwrap(), state.targets().unwrap().len()), (0, 0, 0));
     state.load(&whole).unwrap();
+}
+
+fn a_file_is_held_and_released(state: &dyn State) {
+    let caller = Caller { node: Node(1), run: Run(7), link: 1 };
+    let ask = |request| state.hold(caller, &request).unwrap();
+    let Answer::Session { at, opened: false, .. } = ask(Request::Begin) else { panic!("no session") };
+    let not_after = at + Time::from_secs(60);
+    ask(Request::Register { not_after });
+    assert_eq!(ask(Request::Open { members: [Node(1)].into() }), Answer::Done);
+    ask(Request::Trust);
+    let granted = Answer::Granted { mode: Mode::Exclusive, generation: 0 };
+    assert_eq!(ask(Request::Admit { key: u64::MAX, number: 1, writes: true }), granted);
+    assert_eq!(ask(Request::Lower { key: u64::MAX, number: 1, mode: None }), Answer::Done);
+    let Answer::Session { opened: true, suspect: false, lapsed: None, .. } = ask(Request::Renew { not_after }) else {
+        panic!("no session")
+    };
+    assert_eq!(state.hold(Caller { run: Run(6), ..caller }, &Request::Trust).unwrap(), Answer::OtherRun);
 }

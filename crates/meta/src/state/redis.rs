@@ -20,6 +20,7 @@
 //! at once.
 
 mod address;
+mod holders;
 mod scripts;
 mod tables;
 mod values;

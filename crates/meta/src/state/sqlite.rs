@@ -13,9 +13,11 @@ use crate::state::TargetRecord;
 use crate::{Error, Result};
 use object::counters::Timed;
 use parking_lot::Mutex;
+use policy::holders::node::Config;
+use policy::holders::table::Table;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long to wait for another process, such as an operator's `sqlite3`, that holds the file.
 const BUSY_SPAN: Duration = Duration::from_secs(10);
@@ -27,6 +29,8 @@ const END_SPAN: Duration = Duration::from_secs(5);
 pub struct SqliteState {
     /// `None` after the end.
     connection: Mutex<Option<Connection>>,
+    holders: Mutex<Table>,
+    began: Instant,
     timed: Box<Timed>,
 }
 
@@ -94,7 +98,9 @@ impl SqliteState {
         connection.pragma_update(None, "synchronous", "FULL").map_err(from_sqlite)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(from_sqlite)?;
         schema::bring_up(&mut connection)?;
-        Ok(SqliteState { connection: Mutex::new(Some(connection)), timed: Box::default() })
+        let holders = Mutex::new(Table::new(Config::default().session));
+        let connection = Mutex::new(Some(connection));
+        Ok(SqliteState { connection, holders, began: Instant::now(), timed: Box::default() })
     }
 
     /// Makes a change in one transaction.

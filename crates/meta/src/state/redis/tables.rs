@@ -11,6 +11,7 @@ use crate::{Error, Result};
 use object::counters::Timed;
 use object::target::State as TargetState;
 use object::volume_id::unique;
+use policy::holders::table::{Answer, Caller, Request};
 use policy::{FileId, ObjectId, TargetId};
 use redis::{Cmd, FromRedisValue, Pipeline, cmd, pipe};
 use std::collections::BTreeMap;
@@ -158,6 +159,10 @@ fn rows_of(kinds: &[String], answers: Vec<redis::Value>) -> Result<Vec<Row>> {
 }
 
 impl State for RedisState {
+    fn hold(&self, caller: Caller, request: &Request) -> Result<Answer> {
+        super::holders::serve(self, None, caller, request)
+    }
+
     fn pin(&self, kind: &str, key: &str) -> Result<()> {
         if let Some(value) = self.record_get(kind, key)? {
             let pinned = Pinned { key: self.key(&format!("record.{kind}")), field: key.to_owned(), value };

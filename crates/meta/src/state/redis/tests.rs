@@ -4,6 +4,7 @@ use super::*;
 
 #[path = "../../../../source/tests/server/port.rs"]
 mod port;
+mod holders;
 mod sentinel;
 mod tls;
 use crate::state::{State, conformance};

@@ -9,7 +9,8 @@ use crate::state::dump::{self, Row as Dumped};
 use crate::state::{JournalEntry, State, TargetRecord, state_name, state_of};
 use object::counters::Timed;
 use object::target::State as TargetState;
-use policy::{FileId, ObjectId, TargetId};
+use policy::holders::table::{Answer, Caller, Request};
+use policy::{FileId, ObjectId, TargetId, Time};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -123,6 +124,11 @@ fn pairs(connection: &Connection, sql: &str, arguments: &[&str]) -> rusqlite::Re
 }
 
 impl State for SqliteState {
+    fn hold(&self, caller: Caller, request: &Request) -> Result<Answer> {
+        let now = Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        Ok(self.holders.lock().serve(now, caller, request))
+    }
+
     fn timed(&self) -> Option<&Timed> {
         Some(&self.timed)
     }

@@ -1,0 +1,361 @@
+//! One file of a node: its hold, what the engine wants, and the task under way.
+
+use super::{Config, Mode, Permit, Request, Use};
+use crate::holders::table::Hold;
+use crate::time::Time;
+use std::collections::BTreeSet;
+
+/// Search of the newest generation by names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Find {
+    /// Read the pointer.
+    Pointer,
+    /// Read the record of this generation, with the stamp that the pointer has.
+    Base(u64, Option<u64>),
+    /// The record of this generation is known; read the next.
+    Next(u64),
+    /// The record of this generation is gone: list, for a higher one.
+    List(u64),
+}
+
+/// Reason for a search or a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Purpose {
+    /// The node has a hold.
+    Hold,
+    /// The node takes a provisional hold.
+    Provisional,
+    /// The file is unsettled.
+    Settle,
+    /// The engine changes the layout.
+    Change,
+}
+
+/// A claim under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Claiming {
+    pub(super) purpose: Purpose,
+    pub(super) number: u64,
+    /// Generation to be published.
+    pub(super) generation: u64,
+    /// Whether the table has the claim.
+    pub(super) granted: bool,
+    /// Whether the file has to be settled from its objects, and whether that was done.
+    pub(super) unsettled: bool,
+    pub(super) settled: bool,
+    /// Whether the engine made its change.
+    pub(super) changed: bool,
+    /// Whether this node made the generation.
+    pub(super) made: bool,
+    /// The newest generation in the end.
+    pub(super) newest: u64,
+}
+
+/// Stage of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Stage {
+    Ask,
+    Drain,
+    Settle,
+    SettleFromObjects,
+    Change,
+    Publish,
+    Point,
+    Finish,
+    Tidy,
+}
+
+/// Task under way. Each is one step, repeated until it is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Task {
+    #[default]
+    Idle,
+    /// Lower the hold to this mode: wait for operations, set the size.
+    Drain(Option<Mode>),
+    Settle(Option<Mode>),
+    /// Report a lowered hold.
+    Lower,
+    Admit {
+        number: u64,
+        writes: bool,
+    },
+    /// Take an exclusive hold under this number.
+    Take(u64),
+    Find(Find, Purpose),
+    /// Look for the mark of a truncation before a provisional hold.
+    Whole,
+    /// Publish this generation unchanged for a provisional hold.
+    Fence(u64),
+    Claim(Stage, Claiming),
+    /// Find the newest generation again under the claim.
+    Check(Find, Claiming),
+    Remove,
+    Delete,
+}
+
+/// First use of a new hold. A recall waits for it, so that nodes do not take a file from each other without use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum FirstUse {
+    /// The hold is new.
+    Awaited,
+    /// The engine may begin until this time.
+    Until(Time),
+    #[default]
+    Over,
+}
+
+/// State of a removed file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Removal {
+    #[default]
+    None,
+    /// The table must record it.
+    Report,
+    /// Its objects must be removed.
+    Delete,
+}
+
+/// State of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct File {
+    handles: u32,
+    /// Time of the last close.
+    closed: Option<Time>,
+    pub(super) hold: Option<Hold>,
+    /// The highest mode that the table may show for the hold.
+    shown: Option<Mode>,
+    pub(super) provisional: bool,
+    /// Generation that the operations use.
+    pub(super) layout: Option<u64>,
+    /// Generation that the table named at the admission; 0: none.
+    pub(super) hint: u64,
+    /// Whether operations must not begin.
+    pub(super) blocked: bool,
+    pub(super) wants: BTreeSet<Use>,
+    recall: Option<Mode>,
+    pub(super) first_use: FirstUse,
+    /// Number of a hold that the table has to lower, and the mode that remains.
+    pub(super) owes: Option<(u64, Option<Mode>)>,
+    pub(super) removal: Removal,
+    pub(super) task: Task,
+    /// Whether the step of the task is under way.
+    pub(super) pending: bool,
+    pub(super) retry: Option<Time>,
+}
+
+impl File {
+    pub(super) fn opened(&mut self) {
+        self.handles += 1;
+        self.closed = None;
+    }
+
+    pub(super) fn closed(&mut self, now: Time) {
+        self.handles = self.handles.saturating_sub(1);
+        self.closed = (self.handles == 0).then_some(now);
+        if self.handles == 0 && self.hold.is_some_and(|hold| hold.mode == Mode::Open) {
+            self.recall = Some(Mode::Open);
+        }
+    }
+
+    pub(super) fn want(&mut self, usage: Use) {
+        self.wants.insert(usage);
+    }
+
+    pub(super) fn removed(&mut self) {
+        self.removal = Removal::Report;
+        self.recall = Some(Mode::Open);
+    }
+
+    pub(super) fn recalled(&mut self, number: u64, mode: Mode) {
+        if self.hold.is_some_and(|hold| hold.number == number) {
+            self.recall = Some(self.recall.map_or(mode, |before| before.min(mode)));
+            if self.task == Task::Idle {
+                self.retry = None;
+            }
+        }
+    }
+
+    /// Takes the hold that the table has admitted.
+    pub(super) fn granted(&mut self, mode: Mode, number: u64, generation: u64, caches: bool) {
+        // A cache is filled after the admission.
+        let same = self.layout.filter(|_| !mode.caches() && self.hold.is_some_and(|hold| hold.mode > Mode::Open));
+        self.shown = Some(mode);
+        let mode = if mode.caches() && !caches { Mode::Write } else { mode };
+        self.hold = Some(Hold { mode, number });
+        (self.layout, self.hint, self.provisional) = (same, generation, false);
+        self.first_use = FirstUse::Awaited;
+        if self.recall == Some(Mode::Write) {
+            self.recall = None;
+        }
+    }
+
+    pub(super) fn granted_provisionally(&mut self, number: u64, generation: u64) {
+        self.hold = Some(Hold { mode: Mode::Write, number });
+        (self.layout, self.provisional, self.shown) = (Some(generation), true, None);
+    }
+
+    /// The session has begun: the table shows what was registered.
+    pub(super) fn registered(&mut self) {
+        self.provisional = false;
+        self.shown = self.shown.max(self.hold.map(|hold| hold.mode));
+        self.retry = None;
+    }
+
+    pub(super) fn stop_caching(&mut self) {
+        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.mode.caches()) {
+            hold.mode = Mode::Write;
+        }
+    }
+
+    /// A request under way has no answer.
+    pub(super) fn lose_request(&mut self) {
+        let asks = matches!(
+            self.task,
+            Task::Lower
+                | Task::Admit { .. }
+                | Task::Take(_)
+                | Task::Claim(Stage::Ask | Stage::Finish, _)
+                | Task::Remove
+        );
+        if asks {
+            self.forget_step();
+        }
+    }
+
+    /// The step under way has no result.
+    pub(super) fn forget_step(&mut self) {
+        self.pending = false;
+        match self.task {
+            Task::Claim(Stage::Ask, claiming) if claiming.granted => {}
+            Task::Claim(Stage::Ask, _) | Task::Admit { .. } | Task::Take(_) => self.task = Task::Idle,
+            _ => {}
+        }
+    }
+
+    /// Registers hold and claim; `None` if the table needs to show nothing.
+    pub(super) fn registration(&self, key: u64) -> Option<Request> {
+        let claim = match self.task {
+            Task::Claim(Stage::Point | Stage::Finish | Stage::Tidy, _) => None,
+            Task::Claim(_, claiming) | Task::Check(_, claiming) if claiming.granted => {
+                Some((claiming.number, claiming.generation))
+            }
+            _ => None,
+        };
+        let shown = self.hold.is_some() || claim.is_some() || self.owes.is_some();
+        shown.then_some(Request::Reclaim { key, hold: self.hold, claim })
+    }
+
+    pub(super) fn permit(&self, usage: Use) -> Option<Permit> {
+        let (hold, generation) = (self.hold?, self.layout?);
+        let permit = Permit { number: hold.number, mode: hold.mode, generation, grows: !self.provisional };
+        (self.serves(usage) && !self.blocked && self.lowers().is_none()).then_some(permit)
+    }
+
+    /// Whether the rights of the hold are enough for a use.
+    pub(super) fn serves(&self, usage: Use) -> bool {
+        let mode = self.hold.map_or(Mode::Open, |hold| hold.mode);
+        let writes = matches!(mode, Mode::Write | Mode::Exclusive);
+        match usage {
+            Use::Read => mode > Mode::Open,
+            Use::Write => writes,
+            Use::Grow => writes && !self.provisional,
+            Use::Alone => mode == Mode::Exclusive,
+            Use::Change => false,
+        }
+    }
+
+    pub(super) fn is_valid(&self, permit: &Permit) -> bool {
+        let stays = |hold: Hold| hold.number == permit.number && (!permit.mode.caches() || hold.mode == permit.mode);
+        self.hold.is_some_and(stays)
+    }
+
+    /// The mode to which a recall lowers the hold, if it is higher.
+    pub(super) fn lowers(&self) -> Option<Option<Mode>> {
+        let (hold, mode) = (self.hold?, self.recall.filter(|_| self.first_use == FirstUse::Over)?);
+        let to = if mode == Mode::Open && self.handles == 0 { None } else { Some(mode) };
+        let shown = self.shown.max(Some(hold.mode));
+        (to < shown).then_some(to)
+    }
+
+    /// Ends a recall that asks for nothing.
+    pub(super) fn drop_recall(&mut self) {
+        if self.first_use == FirstUse::Over {
+            self.recall = None;
+        }
+    }
+
+    /// The engine is asked to use the hold, at the latest until then.
+    pub(super) fn offered(&mut self, until: Time) {
+        if self.first_use == FirstUse::Awaited {
+            self.first_use = FirstUse::Until(until);
+        }
+    }
+
+    /// Ends the wait for the first use, if nothing is wanted or the time is over.
+    pub(super) fn end_first_use(&mut self, now: Time) {
+        let ends = match self.first_use {
+            FirstUse::Awaited => !self.wants.iter().any(|usage| self.serves(*usage)),
+            FirstUse::Until(until) => now >= until,
+            FirstUse::Over => true,
+        };
+        if ends {
+            self.first_use = FirstUse::Over;
+        }
+    }
+
+    /// The operations have ended, and the size is set.
+    pub(super) fn lower(&mut self, to: Option<Mode>) {
+        if let Some(hold) = self.hold {
+            self.owes = Some((hold.number, to));
+            self.hold = to.map(|mode| Hold { mode: mode.min(hold.mode), ..hold });
+        }
+        if to.is_none_or(|mode| mode == Mode::Open) {
+            self.layout = None;
+        }
+        (self.shown, self.blocked, self.recall, self.provisional) = (to, false, None, false);
+        self.first_use = FirstUse::Over;
+    }
+
+    /// Recalls a hold that was not used for a while.
+    pub(super) fn tick(&mut self, config: &Config, now: Time) {
+        if self.hold.is_some() && self.closed.is_some_and(|closed| now >= closed + config.unused) {
+            self.recall = Some(Mode::Open);
+        }
+    }
+
+    pub(super) fn deadline(&self, config: &Config) -> Option<Time> {
+        let unused = self.closed.filter(|_| self.hold.is_some() && self.recall.is_none());
+        let first = if let FirstUse::Until(until) = self.first_use { Some(until) } else { None };
+        let first = first.filter(|_| self.recall.is_some() && self.task == Task::Idle);
+        let unused = unused.map(|closed| closed + config.unused);
+        self.retry.into_iter().chain(unused).chain(first).min().filter(|_| !self.pending)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        let empty = self.hold.is_none() && self.wants.is_empty() && self.handles == 0 && self.owes.is_none();
+        empty && self.removal == Removal::None && self.task == Task::Idle && !self.pending
+    }
+}
+
+#[cfg(test)]
+impl File {
+    pub(super) fn forget_times(&mut self, first: Time) {
+        self.closed = self.closed.map(|_| first);
+        if let FirstUse::Until(until) = &mut self.first_use {
+            *until = first + Time(1);
+        }
+        self.retry = self.retry.map(|_| first + Time(1));
+    }
+
+    pub(super) fn repeat_now(&mut self) {
+        self.retry = self.retry.map(|_| Time::ZERO);
+        if let FirstUse::Until(until) = &mut self.first_use {
+            *until = Time::ZERO;
+        }
+    }
+
+    /// Whether the time of a repetition is awaited.
+    pub(super) fn waits(&self) -> bool {
+        self.retry.is_some() || (matches!(self.first_use, FirstUse::Until(_)) && self.recall.is_some())
+    }
+}

@@ -1,0 +1,106 @@
+//! A node by hand: the check of a claim's generation, the first use of a hold, and the clocks of sessions.
+
+mod clocks;
+
+use super::*;
+use crate::holders::table::Table;
+
+const KEY: u64 = 7;
+const ME: Node = Node(1);
+
+/// A node with a session, and the table.
+fn joined(now: Time) -> (Holder, Table) {
+    let config = Config::default();
+    let (mut holder, mut table) = (Holder::new(config, ME), Table::new(config.session));
+    assert_eq!(holder.drain().collect::<Vec<_>>(), [Action::Connect]);
+    holder.handle(now, Event::Connected(Run(1)));
+    exchange(&mut holder, &mut table, now);
+    table.serve(now, Caller { node: ME, run: Run(1), link: 1 }, &Request::Trust);
+    holder.handle(now + config.renew_every, Event::Tick);
+    exchange(&mut holder, &mut table, now + config.renew_every);
+    (holder, table)
+}
+
+/// Answers all requests, and returns the other actions.
+fn exchange(holder: &mut Holder, table: &mut Table, now: Time) -> Vec<Action> {
+    let mut others = Vec::new();
+    while let Some(action) = holder.poll() {
+        match action {
+            Action::Ask { key, caller, request } => {
+                let answer = table.serve(now, caller, &request);
+                holder.handle(now, Event::Answered(key, answer));
+            }
+            Action::Members => holder.handle(now, Event::Members([ME].into())),
+            other => others.push(other),
+        }
+    }
+    others
+}
+
+fn step(step: Step) -> Vec<Action> {
+    vec![Action::Step { key: KEY, step }]
+}
+
+#[test]
+fn a_claim_ends_if_its_generation_was_published_since_it_was_found() {
+    let now = Time::from_secs(100);
+    let (mut holder, mut table) = joined(now);
+    holder.handle(now, Event::Want(KEY, Use::Change));
+    assert_eq!(exchange(&mut holder, &mut table, now), step(Step::Pointer));
+    for (found, next) in [(Some((1, 9)), Step::Look(1)), (Some((1, 9)), Step::Look(2))] {
+        holder.handle(now, Event::Found(KEY, found));
+        assert_eq!(exchange(&mut holder, &mut table, now), step(next));
+    }
+    // Two generations are published, and the older records removed. Then the node claims the second.
+    holder.handle(now, Event::Found(KEY, None));
+    assert_eq!(exchange(&mut holder, &mut table, now), step(Step::Pointer), "found again");
+    for (found, next) in [(Some((3, 8)), Step::Look(3)), (Some((3, 8)), Step::Look(4))] {
+        holder.handle(now, Event::Found(KEY, found));
+        assert_eq!(exchange(&mut holder, &mut table, now), step(next));
+    }
+    holder.handle(now, Event::Found(KEY, None));
+    let Some(Action::Ask { request: Request::Finish { generation, settled, .. }, .. }) = holder.poll() else {
+        panic!("it publishes")
+    };
+    assert_eq!((generation, settled), (3, false));
+}
+
+#[test]
+fn a_recall_waits_for_the_first_use_and_no_longer_than_a_repetition() {
+    let now = Time::from_secs(100);
+    let (mut holder, mut table) = joined(now);
+    holder.handle(now, Event::Opened(KEY));
+    holder.handle(now, Event::Want(KEY, Use::Write));
+    exchange(&mut holder, &mut table, now);
+    holder.handle(now, Event::Recalled { key: KEY, number: 1, mode: Mode::Open });
+    for found in [Some((1, 9)), Some((1, 9)), None] {
+        holder.handle(now, Event::Found(KEY, found));
+    }
+    let ready = exchange(&mut holder, &mut table, now).pop();
+    assert_eq!(ready, Some(Action::Ready { key: KEY, usage: Use::Write }));
+    let mut unused = holder.clone();
+    assert!(holder.begin(now, KEY, Use::Write).is_some());
+    assert_eq!(holder.begin(now, KEY, Use::Write), None, "recalled");
+    let later = now + Config::default().retry;
+    unused.handle(later, Event::Tick);
+    assert_eq!(exchange(&mut unused, &mut table, later), step(Step::Drain), "nothing uses it");
+}
+
+#[test]
+fn a_claim_that_others_hold_against_recalls_them() {
+    let now = Time::from_secs(100);
+    let (mut holder, mut table) = joined(now);
+    let other = Caller { node: Node(2), run: Run(1), link: 1 };
+    let register = Request::Register { not_after: now + Time::from_secs(1) };
+    let admit = Request::Admit { key: KEY, number: 5, writes: false };
+    for request in [Request::Begin, register, admit] {
+        table.serve(now, other, &request);
+    }
+    holder.handle(now, Event::Want(KEY, Use::Alone));
+    let recall = Action::Recall { node: Node(2), key: KEY, number: 5, mode: Mode::Open };
+    assert_eq!(exchange(&mut holder, &mut table, now), [recall]);
+    let lower = Request::Lower { key: KEY, number: 5, mode: None };
+    table.serve(now, other, &lower);
+    holder.handle(now + Config::default().retry, Event::Tick);
+    assert_eq!(exchange(&mut holder, &mut table, now), step(Step::Pointer), "it has the file");
+}

@@ -1,0 +1,460 @@
+//! Table of the nodes that hold files: the specification of the scripts of the state store.
+//!
+//! ```text
+//!   entry of a file      claim or none | per node: mode, number | generation | unsettled | removed
+//!   member               node, registered in this run, end of its session
+//!   run                  opened once all members have registered; suspect until a check of the volume
+//! ```
+//! **Modes.** Several nodes may hold a file for `Read`, or several for `Write`, or one for `Exclusive`. `Read` and
+//! `Exclusive` *cache*: size and content are used without a look at the shared file system. `Write` caches nothing, so
+//! it is the mode of every file that one node writes and another uses. `Open` gives no right: it keeps the objects of a
+//! removed file.
+//!
+//! **Sessions.** A member without a session may hold files that the table does not show. So while one exists, no mode
+//! that caches is admitted and no claim is granted. A mode that caches ends with its holder's session at the latest.
+//!
+//! **Unsettled.** A node that is over may leave growth that the stub lacks, or a change that it still publishes. The
+//! entry then admits no node before one has claimed the next generation, settled the size, and published. After a loss
+//! of the store's last writes this holds for every file: the run is *suspect*.
+//!
+//! An entry without holders, claim and debt disappears. Every request may be repeated, also late.
+
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use request::{Answer, Request};
+
+use crate::cluster::Node;
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Number of parts of the table. A sweep visits one of them. Small parts take the least memory in a Redis server.
+pub const PARTS: u64 = 1 << 15;
+
+/// Identifier of a running store; a restart, a failover or a restored copy has another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Run(pub u64);
+
+/// Rights of a node in a file. Each one includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// The node has the file open, without any right.
+    Open,
+    /// The node reads and writes, beside others.
+    Write,
+    /// The node reads, and no node writes.
+    Read,
+    /// No other node reads or writes.
+    Exclusive,
+}
+
+impl Mode {
+    /// Whether the node may use what it has cached.
+    pub fn caches(self) -> bool {
+        self >= Mode::Read
+    }
+
+    /// Whether nodes may have both modes of one file.
+    pub fn is_beside(self, other: Mode) -> bool {
+        self == Mode::Open || other == Mode::Open || (self == other && self != Mode::Exclusive)
+    }
+}
+
+/// Part of a node in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hold {
+    /// Rights of the node.
+    pub mode: Mode,
+    /// Number of the hold; the node never uses it again.
+    pub number: u64,
+}
+
+/// Sender of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Caller {
+    /// Number of the node.
+    pub node: Node,
+    /// Run that the node takes for the running one.
+    pub run: Run,
+    /// Number of the node's connection to the store. Requests of an earlier one come late, and do nothing.
+    pub link: u64,
+}
+
+/// Right of a node to change a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Claim {
+    /// Node that changes the file.
+    pub node: Node,
+    /// Number of the claim; the node never uses it again.
+    pub number: u64,
+    /// Generation that the node publishes; 0: none, the node takes an exclusive hold.
+    pub generation: u64,
+}
+
+/// State of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Epoch of the run that the rest belongs to.
+    epoch: u32,
+    /// Generation that was published last, as far as this run has seen; 0: unknown.
+    generation: u64,
+    /// Whether a node must settle the file before others are admitted.
+    unsettled: bool,
+    /// Whether the stub has no name.
+    removed: bool,
+    /// Claim, and the connection of its node.
+    claim: Option<(Claim, u64)>,
+    /// Holds, and the connections of their nodes.
+    holds: BTreeMap<Node, (Hold, u64)>,
+}
+
+/// Session of a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Session {
+    /// Connection of the member.
+    link: u64,
+    /// End of the session on the store's clock; zero until the member has registered its holds over this connection.
+    until: Time,
+}
+
+/// All holders of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Table {
+    /// Duration of a session from its renewal.
+    session: Time,
+    run: Run,
+    epoch: u32,
+    opened: bool,
+    suspect: bool,
+    members: BTreeMap<Node, Session>,
+    entries: BTreeMap<u64, Entry>,
+}
+
+impl Table {
+    /// A table without members; `session` is the duration of a session.
+    pub fn new(session: Time) -> Table {
+        Table {
+            session,
+            run: Run(0),
+            epoch: 0,
+            opened: false,
+            suspect: true,
+            members: BTreeMap::new(),
+            entries: BTreeMap::new(),
+        }
+    }
+
+    /// Number of files with an entry.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no file has an entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Serves a request; `now` is the store's clock.
+    pub fn serve(&mut self, now: Time, caller: Caller, request: &Request) -> Answer {
+        if let Request::Begin = request {
+            return self.begin(now, caller);
+        }
+        if caller.run != self.run {
+            return Answer::OtherRun;
+        }
+        let node = caller.node;
+        if self.members.get(&node).is_none_or(|session| session.link != caller.link) {
+            return Answer::Unregistered;
+        }
+        match request {
+            Request::Begin => Answer::Done,
+            Request::Reclaim { key, hold, claim } => self.reclaim(caller, *key, *hold, *claim),
+            Request::Register { not_after } if now <= *not_after => self.renew(now, caller),
+            Request::Renew { not_after } if now <= *not_after && self.has_session(now, node) => self.renew(now, caller),
+            Request::Register { .. } | Request::Renew { .. } => Answer::Unregistered,
+            Request::Open { members } => self.open(members),
+            Request::Over { node } => {
+                self.members.remove(node);
+                Answer::Done
+            }
+            Request::Trust => {
+                self.suspect = !self.opened;
+                Answer::Done
+            }
+            Request::Lower { key, number, mode } => self.lower(node, *key, *number, *mode),
+            Request::Finish { key, number, generation, settled, keeps } => {
+                self.finish(now, caller, *key, (*number, *generation), *settled, *keeps)
+            }
+            Request::Sweep { part } => {
+                let keys: Vec<u64> = self.entries.keys().copied().filter(|key| key % PARTS == *part).collect();
+                keys.into_iter().for_each(|key| self.put(key, self.entry(key)));
+                Answer::Done
+            }
+            _ if !self.has_session(now, node) => Answer::Unregistered,
+            _ if !self.opened => Answer::Closed,
+            Request::Admit { key, number, writes } => self.admit(now, caller, *key, *number, *writes),
+            Request::Claim { key, number, generation } => self.claim(now, caller, *key, *number, *generation),
+            Request::Remove { key } => self.remove(now, *key),
+        }
+    }
+
+    fn begin(&mut self, now: Time, caller: Caller) -> Answer {
+        if caller.run != self.run {
+            (self.run, self.opened, self.suspect) = (caller.run, false, true);
+            self.epoch += 1;
+            self.members.clear();
+        }
+        let session = self.members.entry(caller.node).or_default();
+        if session.link < caller.link {
+            *session = Session { link: caller.link, ..Session::default() };
+        }
+        self.session_of(now)
+    }
+
+    fn renew(&mut self, now: Time, caller: Caller) -> Answer {
+        let session = Session { link: caller.link, until: now + self.session };
+        self.members.insert(caller.node, session);
+        self.session_of(now)
+    }
+
+    fn is_registered(&self, node: Node) -> bool {
+        self.members.get(&node).is_some_and(|session| session.until > Time::ZERO)
+    }
+
+    pub(crate) fn has_session(&self, now: Time, node: Node) -> bool {
+        self.members.get(&node).is_some_and(|session| now < session.until)
+    }
+
+    /// The member whose session ended first.
+    pub(crate) fn lapsed(&self, now: Time) -> Option<Node> {
+        let (node, session) = self.members.iter().min_by_key(|(node, session)| (session.until, **node))?;
+        (now >= session.until).then_some(*node)
+    }
+
+    fn session_of(&self, now: Time) -> Answer {
+        let lapsed = self.lapsed(now);
+        Answer::Session { at: now, opened: self.opened, lapsed, suspect: self.suspect }
+    }
+
+    /// Opens the run. `members` are all nodes that were not over in a listing that began within this run.
+    fn open(&mut self, members: &BTreeSet<Node>) -> Answer {
+        if let Some(missing) = members.iter().find(|node| !self.is_registered(**node)) {
+            return if self.opened { Answer::Done } else { Answer::Lapsed(*missing) };
+        }
+        self.opened = true;
+        Answer::Done
+    }
+
+    /// The entry of a file, without what belongs to earlier runs and to nodes that are over.
+    fn entry(&self, key: u64) -> Entry {
+        let Some(entry) = self.entries.get(&key) else {
+            return Entry { epoch: self.epoch, unsettled: self.suspect, ..Entry::default() };
+        };
+        let mut entry = entry.clone();
+        if entry.epoch != self.epoch {
+            let left = entry.claim.is_some() || entry.holds.values().any(|(hold, _)| hold.mode > Mode::Open);
+            let unsettled = entry.unsettled || left || self.suspect;
+            return Entry { epoch: self.epoch, unsettled, ..Entry::default() };
+        }
+        let over = |node: &Node| !self.members.contains_key(node);
+        // A hold for writing leaves writes in flight. A claim leaves a publication in flight.
+        let writes = |hold: &Hold| matches!(hold.mode, Mode::Write | Mode::Exclusive);
+        entry.unsettled |= entry.holds.iter().any(|(node, (hold, _))| over(node) && writes(hold));
+        entry.unsettled |= entry.claim.is_some_and(|(claim, _)| over(&claim.node) && claim.generation > 0);
+        // Once a member has registered, it has nothing else.
+        let stays = |node: &Node, link: u64| {
+            self.members.get(node).is_some_and(|session| session.link == link || session.until == Time::ZERO)
+        };
+        entry.holds.retain(|node, (_, link)| stays(node, *link));
+        entry.claim = entry.claim.filter(|(claim, link)| stays(&claim.node, *link));
+        entry
+    }
+
+    /// Stores an entry; removes it if it holds nothing.
+    fn put(&mut self, key: u64, entry: Entry) {
+        let owes = entry.unsettled && !self.suspect;
+        if entry.holds.is_empty() && entry.claim.is_none() && !owes {
+            self.entries.remove(&key);
+        } else {
+            self.entries.insert(key, entry);
+        }
+    }
+
+    /// A member registers a hold and a claim of an earlier run or session.
+    fn reclaim(&mut self, caller: Caller, key: u64, hold: Option<Hold>, claim: Option<(u64, u64)>) -> Answer {
+        let (node, link) = (caller.node, caller.link);
+        let mut entry = self.entry(key);
+        entry.holds.remove(&node);
+        entry.holds.extend(hold.map(|hold| (node, (hold, link))));
+        if let Some((number, generation)) = claim {
+            entry.claim = Some((Claim { node, number, generation }, link));
+        }
+        self.put(key, entry);
+        Answer::Done
+    }
+
+    fn admit(&mut self, now: Time, caller: Caller, key: u64, number: u64, writes: bool) -> Answer {
+        let node = caller.node;
+        let mut entry = self.entry(key);
+        // The node wants an exclusive hold later.
+        entry.claim = entry.claim.filter(|(claim, _)| claim.node != node || claim.generation > 0);
+        if let Some((claim, _)) = entry.claim {
+            return Answer::Claimed(claim.node);
+        }
+        if entry.unsettled {
+            self.put(key, entry);
+            return Answer::Unsettled;
+        }
+        let mode = self.mode_for(now, &entry, node, writes);
+        let stronger = entry
+            .holds
+            .iter()
+            .filter(|(other, (hold, _))| **other != node && !self.effective(now, **other, hold.mode).is_beside(mode));
+        let nodes: BTreeMap<Node, u64> = stronger.map(|(other, (hold, _))| (*other, hold.number)).collect();
+        if !nodes.is_empty() {
+            return Answer::Recall { nodes, mode: Mode::Write };
+        }
+        let generation = entry.generation;
+        entry.holds.insert(node, (Hold { mode, number }, caller.link));
+        self.put(key, entry);
+        Answer::Granted { mode, generation }
+    }
+
+    /// The mode of another node's hold by now: modes that cache end with the session.
+    fn effective(&self, now: Time, node: Node, mode: Mode) -> Mode {
+        if mode.caches() && !self.has_session(now, node) { Mode::Write } else { mode }
+    }
+
+    /// The strongest mode that fits to the other holders once those that cache have lowered theirs.
+    fn mode_for(&self, now: Time, entry: &Entry, node: Node, writes: bool) -> Mode {
+        let others = || {
+            let others = entry.holds.iter().filter(|(other, (hold, _))| **other != node && hold.mode > Mode::Open);
+            others.map(|(other, (hold, _))| self.effective(now, *other, hold.mode))
+        };
+        match writes {
+            _ if self.lapsed(now).is_some() => Mode::Write,
+            true if others().next().is_none() => Mode::Exclusive,
+            false if others().all(|mode| mode == Mode::Read) => Mode::Read,
+            _ => Mode::Write,
+        }
+    }
+
+    /// A node lowers a hold, with the size settled, or releases it.
+    fn lower(&mut self, node: Node, key: u64, number: u64, mode: Option<Mode>) -> Answer {
+        let mut entry = self.entry(key);
+        match (entry.holds.get_mut(&node).filter(|(hold, _)| hold.number == number), mode) {
+            (None, _) => return Answer::Done,
+            (Some((hold, _)), Some(mode)) => hold.mode = mode.min(hold.mode),
+            (Some(_), None) => drop(entry.holds.remove(&node)),
+        }
+        let last = entry.removed && entry.holds.is_empty() && entry.claim.is_none();
+        self.put(key, entry);
+        if last { Answer::Delete } else { Answer::Done }
+    }
+
+    fn claim(&mut self, now: Time, caller: Caller, key: u64, number: u64, generation: u64) -> Answer {
+        let node = caller.node;
+        let mut entry = self.entry(key);
+        match entry.claim {
+            Some((claim, _)) if claim.node != node => return Answer::Claimed(claim.node),
+            _ if generation == 0 && entry.unsettled => {
+                entry.claim = None;
+                self.put(key, entry);
+                return Answer::Unsettled;
+            }
+            present => {
+                let again = present.is_some() && generation > 0;
+                if let Some(lapsed) = self.lapsed(now).filter(|_| !again) {
+                    return Answer::Lapsed(lapsed);
+                }
+            }
+        }
+        let others = entry.holds.iter().filter(|(other, (hold, _))| **other != node && hold.mode > Mode::Open);
+        let nodes: BTreeMap<Node, u64> = others.map(|(other, (hold, _))| (*other, hold.number)).collect();
+        entry.claim = Some((Claim { node, number, generation }, caller.link));
+        let answer = match nodes.is_empty() {
+            false => Answer::Recall { nodes, mode: Mode::Open },
+            true if generation == 0 => {
+                entry.claim = None;
+                entry.holds.insert(node, (Hold { mode: Mode::Exclusive, number }, caller.link));
+                Answer::Granted { mode: Mode::Exclusive, generation: entry.generation }
+            }
+            true => Answer::Drained { unsettled: entry.unsettled },
+        };
+        self.put(key, entry);
+        answer
+    }
+
+    /// A claim, by number, ends: this generation exists. `settled`: the size of the stub is right, and nothing older is
+    /// published later. `keeps`: the node holds the file from now on.
+    fn finish(&mut self, now: Time, caller: Caller, key: u64, by: (u64, u64), settled: bool, keeps: bool) -> Answer {
+        let mut entry = self.entry(key);
+        let (node, (number, generation)) = (caller.node, by);
+        let Some((claim, _)) = entry.claim.filter(|(claim, _)| claim.node == node && claim.number == number) else {
+            return Answer::Done;
+        };
+        entry.claim = None;
+        if claim.generation > 0 {
+            (entry.generation, entry.unsettled) = (generation, entry.unsettled && !settled);
+        }
+        let keeps = keeps && !entry.unsettled;
+        let mode = self.mode_for(now, &entry, node, true);
+        if keeps {
+            entry.holds.insert(node, (Hold { mode, number }, caller.link));
+        }
+        let last = entry.removed && entry.holds.is_empty();
+        self.put(key, entry);
+        match last {
+            true => Answer::Delete,
+            false if keeps => Answer::Granted { mode, generation },
+            false => Answer::Done,
+        }
+    }
+
+    /// The stub has lost its last name: its objects go with the last hold.
+    fn remove(&mut self, now: Time, key: u64) -> Answer {
+        if let Some(lapsed) = self.lapsed(now) {
+            return Answer::Lapsed(lapsed);
+        }
+        let mut entry = self.entry(key);
+        entry.removed = true;
+        if entry.holds.is_empty() && entry.claim.is_none() {
+            self.entries.remove(&key);
+            return Answer::Delete;
+        }
+        let nodes: BTreeMap<Node, u64> = entry.holds.iter().map(|(node, (hold, _))| (*node, hold.number)).collect();
+        self.put(key, entry);
+        Answer::Recall { nodes, mode: Mode::Open }
+    }
+}
+
+#[cfg(test)]
+impl Table {
+    /// The session of a member ends.
+    pub(crate) fn lapse(&mut self, node: Node) {
+        if let Some(session) = self.members.get_mut(&node) {
+            session.until = Time(1);
+        }
+    }
+
+    pub(crate) fn forget(&mut self, node: Node) {
+        self.members.remove(&node);
+    }
+
+    pub(crate) fn run(&self) -> Run {
+        self.run
+    }
+
+    /// Whether a file must be settled.
+    pub(crate) fn is_unsettled(&self, key: u64) -> bool {
+        self.entry(key).unsettled
+    }
+
+    /// Whether the entry shows one of these nodes as a writer.
+    pub(crate) fn has_writer(&self, key: u64, nodes: &BTreeSet<Node>) -> bool {
+        let writes = |hold: &Hold| matches!(hold.mode, Mode::Write | Mode::Exclusive);
+        let entry = self.entries.get(&key);
+        entry.is_some_and(|entry| entry.holds.iter().any(|(node, (hold, _))| nodes.contains(node) && writes(hold)))
+    }
+}

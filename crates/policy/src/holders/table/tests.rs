@@ -1,0 +1,150 @@
+//! Rules of the table one by one. The exploration of `node` looks at them together.
+
+use super::*;
+
+const NOW: Time = Time(100);
+const KEY: u64 = 7;
+
+fn caller(node: u32) -> Caller {
+    Caller { node: Node(node), run: Run(1), link: 1 }
+}
+
+/// A table that nodes 1 to `nodes` have opened, of a volume that was checked.
+fn opened(nodes: u32) -> Table {
+    let mut table = Table::new(Time(50));
+    for node in 1..=nodes {
+        table.serve(NOW, caller(node), &Request::Begin);
+    }
+    for node in 1..=nodes {
+        assert_eq!(admit(&mut table, node, 1, true), Answer::Unregistered);
+        table.serve(NOW, caller(node), &Request::Register { not_after: NOW });
+    }
+    assert_eq!(admit(&mut table, 1, 1, true), Answer::Closed);
+    let members = (1..=nodes).map(Node).collect();
+    assert_eq!(table.serve(NOW, caller(1), &Request::Open { members }), Answer::Done);
+    table.serve(NOW, caller(1), &Request::Trust);
+    table
+}
+
+fn admit(table: &mut Table, node: u32, number: u64, writes: bool) -> Answer {
+    table.serve(NOW, caller(node), &Request::Admit { key: KEY, number, writes })
+}
+
+fn claim(table: &mut Table, node: u32, number: u64, generation: u64) -> Answer {
+    table.serve(NOW, caller(node), &Request::Claim { key: KEY, number, generation })
+}
+
+fn granted(mode: Mode) -> Answer {
+    Answer::Granted { mode, generation: 0 }
+}
+
+fn recall(node: u32, number: u64, mode: Mode) -> Answer {
+    Answer::Recall { nodes: [(Node(node), number)].into(), mode }
+}
+
+#[test]
+fn readers_share_a_cache_and_a_writer_beside_others_has_none() {
+    let mut table = opened(3);
+    assert_eq!(admit(&mut table, 1, 1, false), granted(Mode::Read));
+    assert_eq!(admit(&mut table, 2, 1, false), granted(Mode::Read));
+    assert_eq!(
+        admit(&mut table, 3, 1, true),
+        Answer::Recall { nodes: [(Node(1), 1), (Node(2), 1)].into(), mode: Mode::Write }
+    );
+    for node in [1, 2] {
+        let lower = Request::Lower { key: KEY, number: 1, mode: Some(Mode::Write) };
+        assert_eq!(table.serve(NOW, caller(node), &lower), Answer::Done);
+    }
+    assert_eq!(admit(&mut table, 3, 1, true), granted(Mode::Write));
+    for node in [1, 2, 3] {
+        let lower = Request::Lower { key: KEY, number: 1, mode: None };
+        table.serve(NOW, caller(node), &lower);
+    }
+    assert!(table.is_empty(), "an entry without holders disappears");
+    assert_eq!(admit(&mut table, 3, 2, true), granted(Mode::Exclusive));
+    assert_eq!(admit(&mut table, 1, 2, false), recall(3, 2, Mode::Write));
+}
+
+#[test]
+fn a_claim_admits_no_other_and_ends_with_its_generation() {
+    let mut table = opened(2);
+    admit(&mut table, 1, 1, true);
+    assert_eq!(claim(&mut table, 2, 1, 8), recall(1, 1, Mode::Open));
+    assert_eq!(admit(&mut table, 1, 2, true), Answer::Claimed(Node(2)));
+    assert_eq!(claim(&mut table, 1, 2, 8), Answer::Claimed(Node(2)));
+    table.serve(NOW, caller(1), &Request::Lower { key: KEY, number: 1, mode: Some(Mode::Open) });
+    assert_eq!(claim(&mut table, 2, 1, 8), Answer::Drained { unsettled: false });
+    let finish = Request::Finish { key: KEY, number: 1, generation: 8, settled: true, keeps: false };
+    assert_eq!(table.serve(NOW, caller(2), &finish), Answer::Done);
+    assert_eq!(admit(&mut table, 1, 2, true), Answer::Granted { mode: Mode::Exclusive, generation: 8 });
+}
+
+#[test]
+fn a_writer_or_a_claim_of_a_node_that_is_over_leaves_the_file_unsettled() {
+    for claims in [false, true] {
+        let mut table = opened(2);
+        if claims {
+            claim(&mut table, 1, 1, 8)
+        } else {
+            admit(&mut table, 1, 1, true)
+        };
+        table.serve(NOW, caller(2), &Request::Over { node: Node(1) });
+        assert_eq!(admit(&mut table, 2, 1, false), Answer::Unsettled);
+        assert_eq!(table.len(), 1, "the debt stays");
+        assert_eq!(claim(&mut table, 2, 1, 9), Answer::Drained { unsettled: true });
+        let finish = Request::Finish { key: KEY, number: 1, generation: 9, settled: true, keeps: true };
+        assert_eq!(table.serve(NOW, caller(2), &finish), Answer::Granted { mode: Mode::Exclusive, generation: 9 });
+    }
+    let mut table = opened(2);
+    admit(&mut table, 1, 1, false);
+    table.serve(NOW, caller(2), &Request::Over { node: Node(1) });
+    table.serve(NOW, caller(2), &Request::Sweep { part: KEY % PARTS });
+    assert!(table.is_empty(), "a reader leaves nothing");
+}
+
+#[test]
+fn without_the_session_of_a_member_nothing_is_cached_or_claimed() {
+    let mut table = opened(2);
+    admit(&mut table, 1, 1, true);
+    table.lapse(Node(1));
+    assert_eq!(claim(&mut table, 2, 1, 8), Answer::Lapsed(Node(1)));
+    assert_eq!(claim(&mut table, 2, 1, 0), Answer::Lapsed(Node(1)));
+    assert_eq!(admit(&mut table, 2, 1, true), granted(Mode::Write), "the cache of the other ended with its session");
+    let renew = Request::Renew { not_after: NOW };
+    assert_eq!(table.serve(NOW, caller(1), &renew), Answer::Unregistered, "it registers its holds first");
+    let late = Request::Register { not_after: Time(99) };
+    assert_eq!(table.serve(NOW, caller(1), &late), Answer::Unregistered);
+}
+
+#[test]
+fn requests_of_an_earlier_connection_and_of_another_run_do_nothing() {
+    let mut table = opened(2);
+    admit(&mut table, 1, 1, true);
+    let again = Caller { link: 2, ..caller(1) };
+    table.serve(NOW, again, &Request::Begin);
+    assert_eq!(admit(&mut table, 1, 2, true), Answer::Unregistered);
+    assert_eq!(claim(&mut table, 2, 1, 8), Answer::Lapsed(Node(1)), "its holds count until it has registered");
+    table.serve(NOW, again, &Request::Register { not_after: NOW });
+    assert_eq!(claim(&mut table, 2, 1, 8), Answer::Drained { unsettled: false }, "it registered none");
+    let other = Caller { run: Run(2), ..caller(2) };
+    assert_eq!(table.serve(NOW, other, &Request::Sweep { part: 0 }), Answer::OtherRun);
+    table.serve(NOW, other, &Request::Begin);
+    table.serve(NOW, other, &Request::Register { not_after: NOW });
+    let open = |members: &[u32]| Request::Open { members: members.iter().copied().map(Node).collect() };
+    assert_eq!(table.serve(NOW, other, &open(&[1, 2])), Answer::Lapsed(Node(1)));
+    assert_eq!(table.serve(NOW, other, &open(&[2])), Answer::Done);
+    let admit = Request::Admit { key: 99, number: 1, writes: false };
+    assert_eq!(table.serve(NOW, other, &admit), Answer::Unsettled, "the run may have forgotten the file");
+}
+
+#[test]
+fn objects_of_a_removed_file_stay_until_the_last_node_has_closed_it() {
+    let mut table = opened(2);
+    admit(&mut table, 1, 1, false);
+    let lower = |mode| Request::Lower { key: KEY, number: 1, mode };
+    table.serve(NOW, caller(1), &lower(Some(Mode::Open)));
+    assert_eq!(table.serve(NOW, caller(2), &Request::Remove { key: KEY }), recall(1, 1, Mode::Open));
+    assert_eq!(table.serve(NOW, caller(1), &lower(None)), Answer::Delete);
+    assert!(table.is_empty());
+    assert_eq!(table.serve(NOW, caller(2), &Request::Remove { key: KEY }), Answer::Delete);
+}
