@@ -10,6 +10,7 @@
 //! ```
 
 mod buffer;
+pub mod devices;
 mod geometry;
 mod mechanics;
 pub mod model;

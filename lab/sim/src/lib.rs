@@ -9,7 +9,6 @@ pub mod burst;
 pub mod center;
 pub mod cluster;
 pub mod connections;
-pub mod devices;
 pub mod disk;
 pub mod event;
 pub mod generate;

@@ -23,7 +23,7 @@ pub struct Setup {
     pub levels: Vec<LevelSetup>,
     /// Number of levels that each client has for itself; the others are shared, behind the link.
     pub private_levels: usize,
-    /// The device: `none` for instant fetches and no times, `cheetah9lp`, `atlas10k`, `ssd-sata`, `ssd-nvme`, `constant:TIME`, `plain:read=RATE,write=RATE,latency=TIME,capacity=SIZE`, or a file `NAME.toml` ([`crate::devices`]).
+    /// The device: `none` for instant fetches and no times, `cheetah9lp`, `atlas10k`, `ssd-sata`, `ssd-nvme`, `constant:TIME`, `plain:read=RATE,write=RATE,latency=TIME,capacity=SIZE`, or a file `NAME.toml` ([`crate::disk::devices`]).
     pub disk: String,
     /// Number of devices.
     pub disks: u32,

@@ -54,11 +54,6 @@ struct Channel {
 }
 
 impl SsdModel {
-    /// Returns the built-in model of this name.
-    pub fn named(name: &str) -> Option<&'static SsdModel> {
-        crate::devices::built_in().find(|(of, _)| *of == name)?.1.ssd.as_ref()
-    }
-
     /// Checks what the simulation takes for granted.
     pub(crate) fn check(&self) -> Result<(), String> {
         let above_0 = [
@@ -123,7 +118,8 @@ mod tests {
     use super::*;
 
     fn sata() -> Ssd {
-        Ssd::new(SsdModel::named("ssd-sata").expect("it is built in"))
+        let file = crate::disk::devices::find("ssd-sata").expect("no file is read").expect("it is built in");
+        Ssd::new(file.ssd.as_ref().expect("a solid-state drive"))
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl From<[u32; 6]> for Zone {
 impl Model {
     /// Returns the built-in model of this name.
     pub fn named(name: &str) -> Option<&'static Model> {
-        crate::devices::built_in().find(|(of, _)| *of == name)?.1.disk.as_ref()
+        super::devices::built_in().find(|(of, _)| *of == name)?.1.disk.as_ref()
     }
 
     /// Checks what the simulation takes for granted.

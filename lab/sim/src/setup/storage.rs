@@ -2,8 +2,8 @@
 
 use super::{Setup, SetupError, duration, size_bytes};
 use crate::block::{Anticipatory, Deadline, Merging, Scheduler};
-use crate::devices::{self, DeviceFile};
 use crate::disk::Disk;
+use crate::disk::devices::{self, DeviceFile};
 use crate::ssd::Ssd;
 use crate::storage::{Array, Cost, Device, Service, Storage};
 use policy::precedence::Precedence;

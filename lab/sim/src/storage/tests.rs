@@ -66,8 +66,9 @@ proptest! {
             _ => Scheduler::Anticipatory(Anticipatory::default()),
         };
         let disk = || Device::Disk(Box::new(crate::disk::Disk::new(&crate::disk::model::CHEETAH9LP)));
+        let sata = crate::disk::devices::find("ssd-sata").unwrap().unwrap().ssd.as_ref().unwrap();
         let (array, devices) = match kind {
-            0 => (Array::Single, vec![Device::Ssd(crate::ssd::Ssd::new(crate::ssd::SsdModel::named("ssd-sata").unwrap()))]),
+            0 => (Array::Single, vec![Device::Ssd(crate::ssd::Ssd::new(sata))]),
             1 => (Array::Raid0 { unit_sectors: 16 }, (0..3).map(|_| disk()).collect()),
             _ => (Array::Raid5 { unit_sectors: 16 }, (0..4).map(|_| disk()).collect()),
         };

@@ -34,7 +34,7 @@ struct Issued {
 pub struct Answered {
     /// Time of the request.
     pub at: Time,
-    /// Response time.
+    /// Time from the request to its answer.
     pub took: Time,
     /// Number of its client.
     pub client: u32,

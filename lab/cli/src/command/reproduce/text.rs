@@ -156,7 +156,9 @@ pub(super) fn markdown(report: &Report) -> String {
     );
     for verdict in Verdict::ALL {
         let rows = report.ids(verdict);
-        text += &wrapped(&format!("- *{}*, {}: {}.", verdict.word(), rows.len(), rows.join(", ")), 0);
+        // A sentence for each letter.
+        let papers: Vec<_> = rows.chunk_by(|a, b| a[..1] == b[..1]).map(|of| of.join(", ") + ".").collect();
+        text += &wrapped(&format!("- *{}*, {}. {}", verdict.word(), rows.len(), papers.join(" ")), 0);
     }
     text += "\nThe worst deciding figure of each experiment that is not reproduced:\n\n\
              <!-- not compared: a test of its own reads this page -->\n| | verdict | figure | published | ours |\n|---|---|---|---|---|\n";

@@ -101,7 +101,7 @@ enum PathArg {
     Full,
 }
 
-/// A cell.
+/// Figures of a policy over some connections.
 struct Row {
     policy: Policy,
     connections: u16,

@@ -5,8 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Subcommand};
 use node::control::Problem;
-use sim::devices;
-use sim::disk::{Model, validate};
+use sim::disk::{Model, devices, validate};
 use std::path::{Path, PathBuf};
 
 /// Hold the disk models against measured disks

@@ -9,7 +9,7 @@
 //! ```
 //! A file is read once in a run, and stays in memory until the end.
 
-use crate::disk::Model;
+use super::Model;
 use crate::ssd::SsdModel;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -45,10 +45,10 @@ pub struct Array {
 /// The built-in files, by name.
 static BUILT_IN: LazyLock<BTreeMap<&str, DeviceFile>> = LazyLock::new(|| {
     let files = [
-        ("cheetah9lp", include_str!("../devices/cheetah9lp.toml")),
-        ("atlas10k", include_str!("../devices/atlas10k.toml")),
-        ("ssd-sata", include_str!("../devices/ssd-sata.toml")),
-        ("ssd-nvme", include_str!("../devices/ssd-nvme.toml")),
+        ("cheetah9lp", include_str!("../../devices/cheetah9lp.toml")),
+        ("atlas10k", include_str!("../../devices/atlas10k.toml")),
+        ("ssd-sata", include_str!("../../devices/ssd-sata.toml")),
+        ("ssd-nvme", include_str!("../../devices/ssd-nvme.toml")),
     ];
     files.map(|(name, text)| (name, parse(name, text).expect("a built-in file is right"))).into()
 });
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn wrong_files_are_refused_with_a_reason() {
-        let disk = include_str!("../devices/cheetah9lp.toml");
+        let disk = include_str!("../../devices/cheetah9lp.toml");
         for (text, part) in [
             ("array = { raid = 5, disks = 3, stripe_unit = \"64KiB\" }".to_owned(), "needs one of"),
             ("device = \"a.toml\"".to_owned(), "another file"),
@@ -110,7 +110,7 @@ mod tests {
             (disk.replace("[848, 1643,", "[840, 1643,"), "zones overlap"),
             (disk.replace("[2, 1003]", "[2, 1003], [1, 5]"), "ascending"),
             (disk.replace("surfaces = 12", "surfaces = 0"), "surfaces"),
-            (include_str!("../devices/ssd-sata.toml").replace("channels = 8", "channels = 0"), "channels"),
+            (include_str!("../../devices/ssd-sata.toml").replace("channels = 8", "channels = 0"), "channels"),
         ] {
             let error = parse("x", &text).expect_err(part);
             assert!(error.contains(part), "{error} instead of {part}");
@@ -122,7 +122,7 @@ mod tests {
         let at = tempfile::tempdir().unwrap();
         let path = at.path().join("mine.toml").display().to_string();
         assert!(find(&path).is_err() && find("floppy").unwrap().is_none());
-        std::fs::write(&path, include_str!("../devices/ssd-nvme.toml").replace("channels = 32", "channels = 4"))
+        std::fs::write(&path, include_str!("../../devices/ssd-nvme.toml").replace("channels = 32", "channels = 4"))
             .unwrap();
         let ssd = find(&path).unwrap().unwrap().ssd.as_ref().unwrap();
         assert_eq!((ssd.name.as_str(), ssd.channels), ("mine", 4));
