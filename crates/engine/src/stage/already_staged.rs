@@ -69,7 +69,7 @@ impl Stager {
         if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::Directory {
             return self.verify_file(fd, &names, stop);
         }
-        let (mut walk, mut bytes) = (Descent::in_order(fd)?, 0);
+        let (mut walk, mut bytes) = (Descent::at(fd, true)?, 0);
         while let Some(entry) = walk.entry() {
             let (name, kind) = entry?;
             let Some(at) = walk.names_of(&name) else { continue };

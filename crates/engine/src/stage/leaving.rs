@@ -97,7 +97,7 @@ impl Stager {
         stop: &Stop,
         visit: &mut dyn FnMut(Leaving) -> Result<ControlFlow<()>, StageError>,
     ) -> Result<Met, StageError> {
-        let (mut walk, mut met) = (Descent::in_order(directory)?, Met::default());
+        let (mut walk, mut met) = (Descent::at(directory, true)?, Met::default());
         while let Some(entry) = walk.entry() {
             if stop.is_set() {
                 return Err(StageError::Stopped);
