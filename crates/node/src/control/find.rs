@@ -6,7 +6,7 @@
 //! Mounts of users other than root and the client's own are ignored.
 
 use super::trust::Trust;
-use super::{Problem, exit};
+use super::{Problem, Result, exit};
 use engine::volume::Config;
 use object::mounts::Mounted;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub fn mounts() -> Vec<Found> {
 
 /// Finds the volume: `volume` (the file, as given with `--volume`), else the environment, else the mount above `path`
 /// (else above the working directory), else the only one mounted.
-pub fn find(volume: Option<&Path>, path: Option<&Path>) -> Result<Found, Problem> {
+pub fn find(volume: Option<&Path>, path: Option<&Path>) -> Result<Found> {
     let named = volume.map(Path::to_path_buf).or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
     let mounts = mounts();
     if let Some(file) = named {
@@ -80,7 +80,7 @@ pub fn find(volume: Option<&Path>, path: Option<&Path>) -> Result<Found, Problem
 }
 
 /// Finds a volume by its file or by its mount point.
-fn find_named(file: &Path, mounts: Vec<Found>) -> Result<Found, Problem> {
+fn find_named(file: &Path, mounts: Vec<Found>) -> Result<Found> {
     if let Some(found) = mount_at(file, &mounts) {
         return Ok(found);
     }
