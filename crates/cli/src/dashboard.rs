@@ -6,7 +6,7 @@ use endpoint::{Job, Watched};
 use jobs::request::{JobState, JobSummary, List};
 use jobs::slurm::wire::Summary;
 use node::control::answers::read;
-use node::control::{Caller, Handler, Problem, Responder};
+use node::control::{Caller, Handler, Responder, Result};
 use node::daemon::{Core, Health};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -35,11 +35,11 @@ impl Watched for Dashboard {
         self.core.health()
     }
 
-    fn at_a_glance(&self, with_names: bool) -> Result<Value, Problem> {
+    fn at_a_glance(&self, with_names: bool) -> Result<Value> {
         Ok(json!(self.core.at_a_glance(with_names)?))
     }
 
-    fn jobs(&self) -> Result<Vec<Job>, Problem> {
+    fn jobs(&self) -> Result<Vec<Job>> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let oldest_ms = now.saturating_sub(FAILED_SHOWN).as_millis() as u64;
         let own = rows::<JobSummary>(&*self.runner, "job.list")?.into_iter();
@@ -49,12 +49,12 @@ impl Watched for Dashboard {
         Ok(own.map(of_runner).chain(slurm.map(of_slurm)).collect())
     }
 
-    fn space(&self) -> Result<Value, Problem> {
+    fn space(&self) -> Result<Value> {
         let name_of = |uid| users::name_of(uid).unwrap_or_else(|| uid.to_string());
         Ok(json!(self.core.space_by_user(name_of)?))
     }
 
-    fn file(&self, path: &str) -> Result<Value, Problem> {
+    fn file(&self, path: &str) -> Result<Value> {
         Ok(json!(self.core.how_it_lies(path)?))
     }
 }
@@ -65,7 +65,7 @@ fn is_shown(state: JobState, since_ms: u64, oldest_ms: u64) -> bool {
 }
 
 /// Requests a list of all jobs with the operator's rights.
-fn rows<T: DeserializeOwned>(handler: &dyn Handler, command: &str) -> Result<Vec<T>, Problem> {
+fn rows<T: DeserializeOwned>(handler: &dyn Handler, command: &str) -> Result<Vec<T>> {
     let operator = Caller {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),

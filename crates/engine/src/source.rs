@@ -11,6 +11,9 @@ pub use record::{FORMAT, Place, Record, RecordError, SOURCES_MAX, SUM_BYTES, che
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+/// Result of a request to a source.
+pub type Result<T, E = SourceError> = std::result::Result<T, E>;
+
 /// Failure of a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
@@ -66,17 +69,17 @@ const READ_BYTES: usize = 8 << 20;
 /// One file at one source, over one session. Calls block, and several threads call at once.
 pub trait Source: Send + Sync {
     /// Returns the present version.
-    fn stat(&self) -> Result<Version, SourceError>;
+    fn stat(&self) -> Result<Version>;
     /// Fills `buf` from `offset` completely, and adds the bytes to `arrived` while they arrive. Fails with `Changed` if
     /// the version differs and the protocol can detect that.
-    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError>;
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<()>;
     /// As [`Source::fetch_at`], without progress.
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.fetch_at(version, offset, buf, &AtomicU64::new(0))
     }
     /// Reads from the start, in order; `each` takes the bytes and returns whether to go on. Sources without ranges
     /// override this method; the default reads range by range.
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let mut buf = vec![0; READ_BYTES.min(version.size as usize)];
         let mut offset = 0;
         while offset < version.size {
@@ -90,7 +93,7 @@ pub trait Source: Send + Sync {
         Ok(())
     }
     /// Whether ranges are served: probed once with a one-byte read.
-    fn has_ranges(&self) -> Result<bool, SourceError>;
+    fn has_ranges(&self) -> Result<bool>;
     /// Whether a replacement of the same size would be detected from now on. If not, ranges fetched one by one may
     /// belong to several versions.
     fn notices_replacement(&self, version: &Version) -> bool {
@@ -101,12 +104,12 @@ pub trait Source: Send + Sync {
 /// A file being written at a destination. [`Upload::finish`] makes it visible under its name.
 pub trait Upload: Send {
     /// Appends bytes to the upload.
-    fn append(&mut self, data: &[u8]) -> Result<(), SourceError>;
+    fn append(&mut self, data: &[u8]) -> Result<()>;
     /// Sends the rest and compares the size that arrived, if possible before the file gets its name. The copy can then
     /// be read back at [`Started::at`].
-    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError>;
+    fn complete(&mut self, expect_size: u64) -> Result<()>;
     /// Gives the file its name, after [`Upload::complete`] if that was not called. Removes the upload on failure.
-    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, SourceError>;
+    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version>;
     /// Removes the upload, completed or not. Returns the location of remains that could not be removed.
     fn abort(self: Box<Self>) -> Option<String>;
 }
@@ -208,20 +211,20 @@ impl std::fmt::Debug for Identity {
 /// Opens sources by URI. The crate `source` implements it; tests use sources in memory.
 pub trait Opener: Send + Sync {
     /// Opens a file for reading.
-    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Source>, SourceError>;
+    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Source>>;
     /// The URI of a file named `name` (URI-encoded) that is sent to `uri`: below `uri` if that is a directory or ends
     /// in `/`.
-    fn named(&self, uri: &str, name: &str, _who: &Identity) -> Result<String, SourceError> {
+    fn named(&self, uri: &str, name: &str, _who: &Identity) -> Result<String> {
         Ok(if uri.ends_with('/') { format!("{uri}{name}") } else { uri.to_string() })
     }
     /// Creates a file at a destination.
-    fn create(&self, uri: &str, who: &Identity) -> Result<Started, SourceError>;
+    fn create(&self, uri: &str, who: &Identity) -> Result<Started>;
     /// Files of a repository's record; `None` if the URI names no record.
-    fn record(&self, _uri: &str, _who: &Identity) -> Result<Option<Vec<Deposited>>, SourceError> {
+    fn record(&self, _uri: &str, _who: &Identity) -> Result<Option<Vec<Deposited>>> {
         Ok(None)
     }
     /// Lists the tree below a directory, parents before children.
-    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, SourceError>;
+    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>>;
 }
 
 #[cfg(test)]

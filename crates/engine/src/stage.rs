@@ -34,7 +34,7 @@ pub mod world;
 
 pub use checksum::{Algorithm, Checksum};
 pub use chosen::{Chosen, Pattern};
-pub use error::{BadLine, StageError};
+pub use error::{BadLine, Result, StageError};
 pub use leaving::StageOut;
 pub use limit::Limit;
 pub use look::{Looked, Row, There, Wanted};

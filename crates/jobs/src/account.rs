@@ -1,7 +1,7 @@
 //! The account that a job runs under, and the environment that its commands get.
 
 use crate::config::Config;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::exec::{Spec, User};
 use crate::request::{Caller, JobId, PartKind, Plan, Submit};
 use engine::source::JOB_VARIABLE;
@@ -24,7 +24,7 @@ pub(crate) struct Account {
 
 /// Looks up the account of a user. `needed`: a user without an account is refused. A daemon of root needs the account
 /// for the user's groups; a user's own daemon does not.
-pub(crate) fn account(uid: u32, needed: bool) -> Result<Account, Error> {
+pub(crate) fn account(uid: u32, needed: bool) -> Result<Account> {
     match nix::unistd::User::from_uid(uid.into()) {
         Ok(Some(user)) => Ok(Account { name: user.name, home: user.dir, shell: user.shell }),
         _ if needed => Err(Error::refused(

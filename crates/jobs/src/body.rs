@@ -1,19 +1,19 @@
 //! Bodies of requests and answers on the control socket, from and to JSON, for all handlers of jobs.
 
-use node::control::{Problem, Responder};
+use node::control::{Problem, Responder, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Reads the body of a request.
-pub(crate) fn read<T: DeserializeOwned>(args: Value) -> Result<T, Problem> {
+pub(crate) fn read<T: DeserializeOwned>(args: Value) -> Result<T> {
     let wrong = |e| Problem::wrong(format!("the request cannot be read: {e}"));
     serde_json::from_value(args)
         .map_err(|e| wrong(e).try_this("restart the daemon if it is of another version than this command"))
 }
 
 /// Writes the body of an answer.
-pub(crate) fn answer<T: Serialize>(value: &T) -> Result<Value, Problem> {
+pub(crate) fn answer<T: Serialize>(value: &T) -> Result<Value> {
     serde_json::to_value(value).map_err(|e| Problem::failed(format!("the answer cannot be written: {e}")))
 }
 

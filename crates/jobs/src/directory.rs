@@ -9,7 +9,7 @@
 //! redirect them.
 
 use crate::directives::datawarp::{self, PERSISTENT, PRIVATE, STRIPED};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::request::{Caller, Complaint, DataWarp, JobDirectory, Plan};
 use crate::volume::Volume;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
@@ -54,7 +54,7 @@ pub fn variables(datawarp: &DataWarp) -> Vec<(String, String)> {
 ///
 /// # Errors
 /// All lines that cannot be satisfied, or the error of the volume; then the job's own directory is not there.
-pub fn give(volume: &dyn Volume, owner: Caller, job: &str, nodes: Nodes, plan: &mut Plan) -> Result<(), Error> {
+pub fn give(volume: &dyn Volume, owner: Caller, job: &str, nodes: Nodes, plan: &mut Plan) -> Result<()> {
     if plan.datawarp.is_empty() {
         return Ok(());
     }
@@ -105,7 +105,7 @@ fn wrong(volume: &dyn Volume, nodes: Nodes, datawarp: &DataWarp) -> Vec<Complain
     too_much.chain(private).collect()
 }
 
-fn persistent(top: &OwnedFd, at: &Path, owner: Caller, plan: &mut Plan) -> Result<(), Error> {
+fn persistent(top: &OwnedFd, at: &Path, owner: Caller, plan: &mut Plan) -> Result<()> {
     if plan.datawarp.persistent.is_empty() {
         return Ok(());
     }

@@ -3,6 +3,9 @@
 use crate::request::{Complaint, JobId};
 use node::control::Problem;
 
+/// Result of a request about jobs.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why a request was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -1,6 +1,6 @@
 //! Checkpoints that a script marks: registered in the volume at submission, removed at the end of the job.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::plan::paths;
 use crate::request::{Caller, Complaint, Plan};
 use crate::volume::{Marked, Volume};
@@ -10,7 +10,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Files outside the volume, or the error of the volume; then nothing is marked.
-pub fn mark(volume: &dyn Volume, owner: Caller, job: &str, plan: &Plan, cwd: &Path) -> Result<Vec<Complaint>, Error> {
+pub fn mark(volume: &dyn Volume, owner: Caller, job: &str, plan: &Plan, cwd: &Path) -> Result<Vec<Complaint>> {
     let Some(first) = plan.checkpoints.first() else { return Ok(Vec::new()) };
     let mount = volume.mount_point();
     let (mut marks, mut complaints) = (Vec::new(), Vec::new());

@@ -18,7 +18,7 @@ use crate::account::make_dir;
 use crate::arrivals::QueueKind;
 use crate::backend::Backend as _;
 use crate::config::{Config, Recogniser};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::everywhere::Everywhere;
 use crate::offload;
 use crate::request::{JobId, JobState};
@@ -46,7 +46,7 @@ impl Runner {
         state: Arc<dyn State>,
         volume: Arc<dyn Volume>,
         recogniser: Recogniser,
-    ) -> Result<Runner, Error> {
+    ) -> Result<Runner> {
         make_dir(&config.jobs_dir)
             .map_err(|e| Error::World(format!("{} cannot be made: {e}; no jobs can run", config.jobs_dir.display())))?;
         let queues = self::core::queues(config.cores, config.n_transfers_max);

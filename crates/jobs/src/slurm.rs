@@ -35,7 +35,7 @@ use self::hooked::{Core, Hooks, Job};
 use crate::arrivals::QueueKind;
 use crate::backend::Backend as _;
 use crate::config::{Config, Recogniser};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::everywhere::Everywhere;
 use crate::request::{JobId, JobState};
 use crate::runner::Runner;
@@ -68,7 +68,7 @@ impl Slurm {
         state: Arc<dyn State>,
         volume: Arc<dyn Volume>,
         recogniser: Recogniser,
-    ) -> Result<Slurm, Error> {
+    ) -> Result<Slurm> {
         let slurm_users = match nix::unistd::User::from_name(slurm_user) {
             _ if slurm_user.is_empty() => Vec::new(),
             Ok(Some(user)) => vec![user.uid.as_raw()],

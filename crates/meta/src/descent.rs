@@ -6,7 +6,7 @@
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, fstat, openat, statat};
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, Result, fcntl_dupfd_cloexec};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ impl Level {
     fn of(fd: OwnedFd, name: &CStr, in_order: bool) -> Result<Level> {
         let (inode, fd) = (fstat(&fd)?.st_ino, Arc::new(fd));
         let directory = fd.clone();
-        let entries = Dir::read_from(&fd)?.map(move |entry| {
+        let entries = Dir::new(fcntl_dupfd_cloexec(&fd, 0)?)?.map(move |entry| {
             let entry = entry?;
             Ok((entry.file_name().to_owned(), kind(&directory, &entry)))
         });
@@ -79,18 +79,19 @@ impl Descent {
         Ok(Descent { levels: vec![Level::open(root, c".", false)?], others: false, in_order: false })
     }
 
-    /// Starts a walk in the order of the names, at an open directory.
-    pub fn in_order(root: OwnedFd) -> Result<Descent> {
-        Ok(Descent { levels: vec![Level::of(root, c".", true)?], others: false, in_order: true })
+    /// Starts a walk at an open directory, perhaps in the order of the names.
+    pub fn at(root: OwnedFd, in_order: bool) -> Result<Descent> {
+        Ok(Descent { levels: vec![Level::of(root, c".", in_order)?], others: false, in_order })
     }
 
     /// Returns the next name, of any type. A directory is not entered.
     pub fn entry(&mut self) -> Option<Result<Entry>> {
         loop {
-            match self.levels.last_mut()?.entries.next() {
+            let level = self.levels.last_mut()?;
+            match level.entries.next() {
                 Some(Ok(entry)) => return Some(Ok(entry)),
                 Some(Err(error)) => {
-                    self.levels.pop();
+                    level.entries = Box::new(std::iter::empty());
                     return Some(Err(error));
                 }
                 None => drop(self.levels.pop()),
@@ -116,6 +117,11 @@ impl Descent {
         levels.iter().map(|level| OsStr::from_bytes(level.name.to_bytes())).collect()
     }
 
+    /// Path, below the root, of the directory of the entry or error returned last.
+    pub fn directory(&self) -> PathBuf {
+        self.levels.iter().skip(1).map(|level| OsStr::from_bytes(level.name.to_bytes())).collect()
+    }
+
     /// Path, below the root, of a name in the directory of the entry returned last; `None` if it is no UTF-8.
     pub fn names_of(&self, name: &CStr) -> Option<Vec<String>> {
         self.path_of(name).iter().map(|name| name.to_str().map(str::to_owned)).collect()
@@ -123,8 +129,7 @@ impl Descent {
 
     /// Path, below the root, of a file in the directory of the entry returned last.
     pub fn path_of(&self, name: &CStr) -> PathBuf {
-        let above = self.levels.iter().skip(1).map(|level| &*level.name);
-        above.chain([name]).map(|name| OsStr::from_bytes(name.to_bytes())).collect()
+        self.directory().join(OsStr::from_bytes(name.to_bytes()))
     }
 }
 

@@ -27,7 +27,7 @@ pub use client::{Client, is_dead};
 pub(crate) use find::mounted_at;
 pub use find::{ENVIRONMENT, Found, device_of, find, mounts, socket_of};
 pub use object::exit;
-pub use problem::Problem;
+pub use problem::{Problem, Result};
 pub use request::{
     Accounting, AccountingBy, BeginCheckpoint, Check, Events, Find, FindState, Merge, NewLimit, QuotaOf, Request,
     Scrub, SetQuota,

@@ -54,15 +54,7 @@ pub fn fuse_type(directory: impl AsFd) -> Option<String> {
     }
     let stat = rustix::fs::fstat(&directory).ok()?;
     let device = format!("{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    table.lines().find_map(|line| type_in_line(line, &device)).map(str::to_owned)
-}
-
-/// Type in a line of mountinfo, if it is of that device. Third field: the device. After the lone dash: the type, with
-/// FUSE's subtype.
-fn type_in_line<'a>(line: &'a str, device: &str) -> Option<&'a str> {
-    let kind = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next());
-    kind.filter(|_| line.split(' ').nth(2) == Some(device))
+    crate::mounts::all().into_iter().find(|mounted| mounted.device == device).map(|mounted| mounted.kind)
 }
 
 /// This process's file mode creation mask, read where reading does not change it.
@@ -118,11 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type_of_a_fuse_mount_is_that_of_its_line() {
-        let line =
-            "163 29 0:57 / /mnt/scratch rw,nosuid,nodev,relatime shared:1 - fuse.entrepot entrepot:/v rw,user_id=0";
-        assert_eq!(type_in_line(line, "0:57"), Some("fuse.entrepot"));
-        assert_eq!(type_in_line(line, "0:5"), None);
+    fn only_fuse_mounts_have_a_fuse_type() {
         assert_eq!(fuse_type(std::fs::File::open("/proc").unwrap()), None);
     }
 }

@@ -9,6 +9,7 @@ pub mod error;
 pub mod exit;
 pub mod host;
 pub mod measure;
+pub mod mounts;
 pub mod newer;
 pub mod stop;
 pub mod target;

@@ -2,7 +2,7 @@
 
 use crate::connect::{BoxError, Connector};
 use bytes::Bytes;
-use engine::source::SourceError;
+use engine::source::{Result, SourceError};
 use futures_util::{Stream, TryStreamExt};
 use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
 use http::uri::Scheme;
@@ -49,11 +49,11 @@ pub struct Client {
 
 impl Client {
     /// Creates a client; nothing is sent yet. A connection may take the timeout; the caller limits the rest.
-    pub fn new(timeout: Duration, redirects: bool) -> Result<Client, SourceError> {
+    pub fn new(timeout: Duration, redirects: bool) -> Result<Client> {
         Client::through(Matcher::from_env(), timeout, redirects)
     }
 
-    fn through(proxies: Matcher, timeout: Duration, redirects: bool) -> Result<Client, SourceError> {
+    fn through(proxies: Matcher, timeout: Duration, redirects: bool) -> Result<Client> {
         let proxies = Arc::new(proxies);
         let connector = Connector::new(proxies.clone(), timeout)
             .map_err(|e| SourceError::Permanent(format!("no http client: {e}")))?;

@@ -8,7 +8,7 @@ use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::Runtime;
 use engine::rights;
-use engine::source::{Identity, Source, SourceError, Version};
+use engine::source::{Identity, Result, Source, SourceError, Version};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,8 +50,8 @@ impl CommandSource {
         words: &[String],
         offset: u64,
         length: u64,
-        take: impl AsyncFnOnce(&mut (dyn AsyncRead + Unpin + Send)) -> Result<T, SourceError>,
-    ) -> Result<T, SourceError> {
+        take: impl AsyncFnOnce(&mut (dyn AsyncRead + Unpin + Send)) -> Result<T>,
+    ) -> Result<T> {
         let words = fill(words, &self.uri, offset, length);
         let Some((program, arguments)) = words.split_first() else {
             return Err(SourceError::Permanent(format!("the command for {} has no words", self.template.scheme)));
@@ -82,7 +82,7 @@ fn fill(words: &[String], uri: &str, offset: u64, length: u64) -> Vec<String> {
     words.iter().map(put).collect()
 }
 
-fn parse_stat(text: &str) -> Result<Version, SourceError> {
+fn parse_stat(text: &str) -> Result<Version> {
     let bad = || SourceError::Permanent("the stat command must write SIZE, or SIZE and a word, on one line".into());
     let mut words = text.split_whitespace();
     let size = words.next().and_then(|w| w.parse().ok()).ok_or_else(bad)?;
@@ -91,7 +91,7 @@ fn parse_stat(text: &str) -> Result<Version, SourceError> {
 }
 
 impl Source for CommandSource {
-    fn stat(&self) -> Result<Version, SourceError> {
+    fn stat(&self) -> Result<Version> {
         let run = self.run(&self.template.stat, 0, 0, async |output| {
             let mut text = String::new();
             output.take(4096).read_to_string(&mut text).await.map_err(|e| failure::of_io("stat", &e))?;
@@ -100,7 +100,7 @@ impl Source for CommandSource {
         self.runtime.wait("stat", 0, run)
     }
 
-    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<()> {
         self.guard.check(version, || self.stat())?;
         let length = buf.len() as u64;
         let run = self.run(&self.template.read, offset, length, async |output| {
@@ -122,7 +122,7 @@ impl Source for CommandSource {
     }
 
     /// The program runs only once: without version tags, two runs could return two versions.
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         self.guard.check(version, || self.stat())?;
         let run = self.run(&self.template.read, 0, version.size, async |output| {
             let (mut buf, mut left) = (vec![0; BLOCK_BYTES], version.size);
@@ -140,7 +140,7 @@ impl Source for CommandSource {
         self.runtime.wait("read", version.size, run)
     }
 
-    fn has_ranges(&self) -> Result<bool, SourceError> {
+    fn has_ranges(&self) -> Result<bool> {
         Ok(true)
     }
 }

@@ -14,7 +14,7 @@
 
 use crate::address::{Address, Scheme};
 use engine::rights;
-use engine::source::{Identity, SourceError};
+use engine::source::{Identity, Result, SourceError};
 use object::users::home_of;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// Credentials of `who` for the server of `address`, from the environment first, then from the file.
-    pub fn find(address: &Address, who: &Identity) -> Result<Credentials, SourceError> {
+    pub fn find(address: &Address, who: &Identity) -> Result<Credentials> {
         let mut found = from_file(address, who)?;
         overlay(&mut found, address.scheme, &who.environment);
         if let Some(user) = &address.user {
@@ -140,7 +140,7 @@ fn overlay(found: &mut Credentials, scheme: Scheme, environment: &BTreeMap<Strin
     }
 }
 
-fn from_file(address: &Address, who: &Identity) -> Result<Credentials, SourceError> {
+fn from_file(address: &Address, who: &Identity) -> Result<Credentials> {
     let named = who.credentials_file.clone();
     let Some(path) = named.clone().or_else(|| home_of(who.uid).map(|home| home.join(DEFAULT_FILE))) else {
         return Ok(Credentials::default());

@@ -8,7 +8,7 @@ use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
 use crate::transport;
-use engine::source::{Entry, EntryKind, Source, SourceError, Upload, Version};
+use engine::source::{Entry, EntryKind, Result, Source, SourceError, Upload, Version};
 use futures_util::StreamExt;
 use opendal::{Builder, Metadata, Operator, services};
 use std::sync::Arc;
@@ -36,18 +36,13 @@ pub struct DalSession {
 
 impl DalSession {
     /// Creates a session; nothing is sent yet.
-    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<DalSession, SourceError> {
+    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<DalSession> {
         DalSession::below(address, who, runtime, "/")
     }
 
     /// Opens a session whose paths count from a directory of an ftp server. OpenDAL writes uploads under a temporary
     /// name where the session begins, so this is the directory of the destination.
-    pub fn below(
-        address: &Address,
-        who: &Credentials,
-        runtime: Arc<Runtime>,
-        root: &str,
-    ) -> Result<DalSession, SourceError> {
+    pub fn below(address: &Address, who: &Credentials, runtime: Arc<Runtime>, root: &str) -> Result<DalSession> {
         let operator = operator(address, who, root, runtime.timeout())?;
         // Connections of ftp are expensive (a login each), and servers limit their number.
         let (transfers, questions) = if address.scheme == Scheme::Ftp { (3, 2) } else { (8, 8) };
@@ -63,7 +58,7 @@ impl DalSession {
         self.slots.acquire().await.expect("the slots are never closed")
     }
 
-    async fn stat(&self, path: &str) -> Result<Version, SourceError> {
+    async fn stat(&self, path: &str) -> Result<Version> {
         let _slot = self.question_slot().await;
         let meta = self.operator.stat(path).await.map_err(failure::of_opendal)?;
         if meta.is_dir() {
@@ -90,7 +85,7 @@ impl DalSession {
         version: &Version,
         range: Option<std::ops::Range<u64>>,
         each: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<(), SourceError> {
+    ) -> Result<()> {
         let _slot = self.slot().await;
         let moved = Moved::default();
         let transfer = async {
@@ -122,7 +117,7 @@ impl DalSession {
 
     /// Lists all entries below a directory. Directory by directory if the service lists that way anyway: OpenDAL's own
     /// walk omits empty ones.
-    async fn list(&self, path: &str) -> Result<Vec<Entry>, SourceError> {
+    async fn list(&self, path: &str) -> Result<Vec<Entry>> {
         let dir = if path.ends_with('/') { path.to_string() } else { format!("{path}/") };
         let prefix = dir.trim_start_matches('/').to_string();
         let at_once = self.scheme != Scheme::Ftp;
@@ -160,7 +155,7 @@ fn of_stream(e: std::io::Error) -> SourceError {
     }
 }
 
-fn operator(address: &Address, who: &Credentials, root: &str, timeout: Duration) -> Result<Operator, SourceError> {
+fn operator(address: &Address, who: &Credentials, root: &str, timeout: Duration) -> Result<Operator> {
     let user = who.user.as_deref().unwrap_or("");
     let password = who.password.as_ref().map_or("", Secret::reveal);
     let token = who.token.as_ref().map_or("", Secret::reveal);
@@ -186,7 +181,7 @@ fn operator(address: &Address, who: &Credentials, root: &str, timeout: Duration)
     }
 }
 
-fn over_http(service: impl Builder, timeout: Duration) -> Result<Operator, SourceError> {
+fn over_http(service: impl Builder, timeout: Duration) -> Result<Operator> {
     let operator = Operator::new(service).map_err(failure::of_opendal)?;
     Ok(operator.with_context(transport::checked(Client::new(timeout, true)?)))
 }
@@ -226,7 +221,7 @@ impl DalSource {
         DalSource { session, path: path.to_string(), guard: Guard::default() }
     }
 
-    fn check(&self, version: &Version) -> Result<(), SourceError> {
+    fn check(&self, version: &Version) -> Result<()> {
         if version.etag.is_some() && self.session.guards_by_tag() {
             return Ok(());
         }
@@ -235,11 +230,11 @@ impl DalSource {
 }
 
 impl Source for DalSource {
-    fn stat(&self) -> Result<Version, SourceError> {
+    fn stat(&self) -> Result<Version> {
         self.session.runtime.wait("stat", 0, self.session.stat(&self.path))
     }
 
-    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<()> {
         self.check(version)?;
         let (len, mut filled, mut too_much) = (buf.len(), 0, false);
         let mut each = |bytes: &[u8]| {
@@ -263,13 +258,13 @@ impl Source for DalSource {
         Ok(())
     }
 
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         self.check(version)?;
         let session = &self.session;
         session.runtime.wait("read", version.size, session.stream(&self.path, version, None, each))
     }
 
-    fn has_ranges(&self) -> Result<bool, SourceError> {
+    fn has_ranges(&self) -> Result<bool> {
         Ok(true) // s3 and ftp's REST are ranges by definition; a server without REST fails the read
     }
 
@@ -284,7 +279,7 @@ impl Source for DalSource {
 }
 
 /// The tree below a directory.
-pub fn list(session: &DalSession, path: &str) -> Result<Vec<Entry>, SourceError> {
+pub fn list(session: &DalSession, path: &str) -> Result<Vec<Entry>> {
     session.runtime.wait("list", 64 << 20, session.list(path))
 }
 
@@ -299,7 +294,7 @@ pub struct DalUpload {
 
 impl DalUpload {
     /// Starts an upload.
-    pub fn start(session: Arc<DalSession>, path: &str) -> Result<DalUpload, SourceError> {
+    pub fn start(session: Arc<DalSession>, path: &str) -> Result<DalUpload> {
         let open = async {
             let writer = session.operator.writer_with(path);
             let writer = if session.scheme == Scheme::S3 { writer.chunk(S3_PART_BYTES) } else { writer };
@@ -320,7 +315,7 @@ impl DalUpload {
 }
 
 impl Upload for DalUpload {
-    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
         let runtime = self.session.runtime.clone();
         let bytes = bytes::Bytes::copy_from_slice(data);
         let written = async { self.writer.write(bytes).await.map_err(failure::of_opendal) };
@@ -329,7 +324,7 @@ impl Upload for DalUpload {
         Ok(())
     }
 
-    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
+    fn complete(&mut self, expect_size: u64) -> Result<()> {
         if self.written != expect_size {
             let why = format!("{} bytes were handed over, {expect_size} expected", self.written);
             return Err(SourceError::Permanent(why));
@@ -347,7 +342,7 @@ impl Upload for DalUpload {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version> {
         if self.arrived.is_none()
             && let Err(e) = self.complete(expect_size)
         {

@@ -2,7 +2,7 @@
 
 use crate::client::Endless;
 use crate::connect::BoxError;
-use engine::source::SourceError;
+use engine::source::{Result, SourceError};
 use http::StatusCode;
 use hyper_util::client::legacy;
 use openssh_sftp_client::error::SftpErrorKind;
@@ -96,18 +96,18 @@ pub fn of_status(status: StatusCode) -> SourceError {
 }
 
 /// Adds to the error of an upload whether the sent bytes were removed.
-pub fn left(e: SourceError, removed: Result<(), SourceError>, temporary: &str) -> SourceError {
+pub fn left(e: SourceError, removed: Result<()>, temporary: &str) -> SourceError {
     let lies = lies(removed, temporary).unwrap_or_else(|| "the sent part was removed again".into());
     e.map(|text| format!("{text}; {lies}"))
 }
 
 /// Location of the bytes of an abandoned upload, if they could not be removed.
-pub fn lies(removed: Result<(), SourceError>, temporary: &str) -> Option<String> {
+pub fn lies(removed: Result<()>, temporary: &str) -> Option<String> {
     removed.err().map(|why| format!("the sent part still lies at {temporary} and could not be removed ({why})"))
 }
 
 /// Checks that the file at the other end has the size of the data sent.
-pub fn same_size(there: u64, sent: u64) -> Result<(), SourceError> {
+pub fn same_size(there: u64, sent: u64) -> Result<()> {
     if there == sent {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 //! Where the protocol guards each read by an entity tag, that decides. Elsewhere size and modification time are
 //! checked again, but not before every single range: stripe checksums catch changes between two checks.
 
-use engine::source::{SourceError, Version};
+use engine::source::{Result, SourceError, Version};
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,7 @@ pub struct Guard(Mutex<Option<Instant>>);
 
 impl Guard {
     /// Checks the version when a check is due: `stat` returns the present version.
-    pub fn check(
-        &self,
-        expected: &Version,
-        stat: impl FnOnce() -> Result<Version, SourceError>,
-    ) -> Result<(), SourceError> {
+    pub fn check(&self, expected: &Version, stat: impl FnOnce() -> Result<Version>) -> Result<()> {
         if self.0.lock().is_some_and(|at| at.elapsed() < LOOK_AGAIN) {
             return Ok(());
         }
@@ -31,7 +27,7 @@ impl Guard {
 }
 
 /// Returns `Changed` if the two versions cannot have the same data.
-pub fn same(expected: &Version, now: &Version) -> Result<(), SourceError> {
+pub fn same(expected: &Version, now: &Version) -> Result<()> {
     let changed = |what: &str, was: String, is: String| {
         Err(SourceError::Changed(format!("{what} was {was} and is {is}; stage it in again")))
     };

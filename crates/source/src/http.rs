@@ -7,7 +7,7 @@ use crate::credentials::{Credentials, Secret};
 use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
-use engine::source::{Source, SourceError, Version};
+use engine::source::{Result, Source, SourceError, Version};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, IF_MATCH, RANGE};
 use http::request::Builder;
 use http::{Method, Request, Response, StatusCode};
@@ -41,21 +41,17 @@ pub struct HttpAccess {
 
 impl HttpAccess {
     /// Creates a client; nothing is sent yet.
-    pub fn new(address: &Address, who: &Credentials, timeout: Duration) -> Result<HttpAccess, SourceError> {
+    pub fn new(address: &Address, who: &Credentials, timeout: Duration) -> Result<HttpAccess> {
         HttpAccess::with(address, who, Client::new(timeout, true)?)
     }
 
     /// Access for uploads, without redirects. A client that follows one turns a PUT into a GET, and a login page into
     /// success.
-    pub fn without_redirects(
-        address: &Address,
-        who: &Credentials,
-        timeout: Duration,
-    ) -> Result<HttpAccess, SourceError> {
+    pub fn without_redirects(address: &Address, who: &Credentials, timeout: Duration) -> Result<HttpAccess> {
         HttpAccess::with(address, who, Client::new(timeout, false)?)
     }
 
-    fn with(address: &Address, who: &Credentials, client: Client) -> Result<HttpAccess, SourceError> {
+    fn with(address: &Address, who: &Credentials, client: Client) -> Result<HttpAccess> {
         let base = url::Url::parse(&address.http_endpoint())
             .map_err(|e| SourceError::Permanent(format!("bad server name: {e}")))?;
         Ok(HttpAccess { client, base, authorization: authorization(who)? })
@@ -78,18 +74,18 @@ impl HttpAccess {
     }
 
     /// Sends a request without a body.
-    pub async fn send(&self, request: Builder) -> Result<Response<Incoming>, SourceError> {
+    pub async fn send(&self, request: Builder) -> Result<Response<Incoming>> {
         self.send_with(request, client::whole(Buffer::new())).await
     }
 
     /// Sends a request.
-    pub async fn send_with(&self, request: Builder, body: Body) -> Result<Response<Incoming>, SourceError> {
+    pub async fn send_with(&self, request: Builder, body: Body) -> Result<Response<Incoming>> {
         let request = request.body(body).map_err(|e| SourceError::Permanent(format!("no http request: {e}")))?;
         self.client.send(request).await.map_err(failure::of_http)
     }
 
     /// Version of the file: by HEAD, or by the probe where the server has no HEAD or omits the size in its answer.
-    pub async fn stat(&self, path: &str) -> Result<Version, SourceError> {
+    pub async fn stat(&self, path: &str) -> Result<Version> {
         if path.ends_with('/') {
             return Err(SourceError::Permanent("it is a directory, not a file".into()));
         }
@@ -107,7 +103,7 @@ impl HttpAccess {
     }
 
     /// Requests byte 1 alone, and reads only the answer's head: a server that ignores `Range` sends the whole file.
-    async fn probe(&self, path: &str) -> Result<Probe, SourceError> {
+    async fn probe(&self, path: &str) -> Result<Probe> {
         let answer = self.send(self.request(Method::GET, path).header(RANGE, "bytes=1-1")).await?;
         let (status, headers) = (answer.status(), answer.headers());
         let (ranges, size) = match status {
@@ -124,7 +120,7 @@ impl HttpAccess {
     }
 
     /// Sends a request that changes something and must succeed; `what` names its purpose in messages.
-    pub async fn done(&self, request: Builder, body: Body, what: &str) -> Result<(), SourceError> {
+    pub async fn done(&self, request: Builder, body: Body, what: &str) -> Result<()> {
         match self.send_with(request, body).await?.status() {
             // The body of a 207 lists failures.
             status if status.is_success() && status != StatusCode::MULTI_STATUS => Ok(()),
@@ -134,7 +130,7 @@ impl HttpAccess {
 }
 
 /// Value of `Authorization`, if there are credentials.
-fn authorization(who: &Credentials) -> Result<Option<HeaderValue>, SourceError> {
+fn authorization(who: &Credentials) -> Result<Option<HeaderValue>> {
     let value = match (&who.token, &who.user) {
         (Some(token), _) => format_authorization_by_bearer(token.reveal()),
         (None, Some(user)) => format_authorization_by_basic(user, who.password.as_ref().map_or("", Secret::reveal)),
@@ -164,7 +160,7 @@ pub struct HttpSession {
 
 impl HttpSession {
     /// Creates a session; nothing is sent yet.
-    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<HttpSession, SourceError> {
+    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<HttpSession> {
         let access = HttpAccess::new(address, who, runtime.timeout())?;
         let (transfers, questions) = (Semaphore::new(TRANSFERS_MAX), Semaphore::new(QUESTIONS_MAX));
         Ok(HttpSession { access, transfers, questions, runtime })
@@ -176,12 +172,12 @@ impl HttpSession {
     }
 
     /// Version of the file now.
-    pub async fn version(&self, path: &str) -> Result<Version, SourceError> {
+    pub async fn version(&self, path: &str) -> Result<Version> {
         self.ask(self.access.stat(path)).await
     }
 
     /// Content of a page, with its URL and its content type.
-    pub async fn page(&self, path: &str) -> Result<(url::Url, String, Vec<u8>), SourceError> {
+    pub async fn page(&self, path: &str) -> Result<(url::Url, String, Vec<u8>)> {
         self.ask(async {
             let mut answer = self.access.send(self.access.request(Method::GET, path)).await?;
             if !answer.status().is_success() {
@@ -203,7 +199,7 @@ impl HttpSession {
         .await
     }
 
-    async fn ask<T>(&self, question: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
+    async fn ask<T>(&self, question: impl Future<Output = Result<T>>) -> Result<T> {
         let _slot = self.questions.acquire().await.expect("the slots are never closed");
         question.await
     }
@@ -215,7 +211,7 @@ impl HttpSession {
         version: &Version,
         range: Option<Range<u64>>,
         each: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<(), SourceError> {
+    ) -> Result<()> {
         let _slot = self.transfers.acquire().await.expect("the slots are never closed");
         let moved = Moved::default();
         let transfer = async {
@@ -269,18 +265,18 @@ impl HttpSource {
     }
 
     /// If there is a tag, it guards each request.
-    fn check(&self, version: &Version) -> Result<(), SourceError> {
+    fn check(&self, version: &Version) -> Result<()> {
         if version.etag.is_some() { Ok(()) } else { self.guard.check(version, || self.stat()) }
     }
 }
 
 impl Source for HttpSource {
-    fn stat(&self) -> Result<Version, SourceError> {
+    fn stat(&self) -> Result<Version> {
         let session = &self.session;
         session.runtime.wait("stat", 0, session.version(&self.path))
     }
 
-    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<()> {
         if buf.is_empty() {
             return Ok(());
         }
@@ -300,13 +296,13 @@ impl Source for HttpSource {
         session.runtime.wait("read", len, read)
     }
 
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         self.check(version)?;
         let session = &self.session;
         session.runtime.wait("read", version.size, session.stream(&self.path, version, None, each))
     }
 
-    fn has_ranges(&self) -> Result<bool, SourceError> {
+    fn has_ranges(&self) -> Result<bool> {
         if let Some(known) = self.ranges.get() {
             return Ok(*known);
         }

@@ -2,7 +2,7 @@
 
 use crate::http::HttpSession;
 use crate::listing::{self, Kind};
-use engine::source::{Entry, SourceError};
+use engine::source::{Entry, Result, SourceError};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 /// Most entries of a tree. More would take hours, since each size that a listing lacks is requested.
@@ -19,11 +19,11 @@ const QUESTIONS: usize = 8;
 const WORTH_BYTES: u64 = 64 << 20;
 
 /// The tree below a directory, parents before children.
-pub fn list(session: &HttpSession, path: &str) -> Result<Vec<Entry>, SourceError> {
+pub fn list(session: &HttpSession, path: &str) -> Result<Vec<Entry>> {
     session.runtime().wait("list", WORTH_BYTES, walk(session, path.trim_end_matches('/')))
 }
 
-async fn walk(session: &HttpSession, root: &str) -> Result<Vec<Entry>, SourceError> {
+async fn walk(session: &HttpSession, root: &str) -> Result<Vec<Entry>> {
     let (mut found, mut waiting, mut directories) = (Vec::new(), vec![String::new()], 0);
     while let Some(below) = waiting.pop() {
         directories += 1;
@@ -60,7 +60,7 @@ async fn walk(session: &HttpSession, root: &str) -> Result<Vec<Entry>, SourceErr
     Ok(entries)
 }
 
-async fn names(session: &HttpSession, directory: &str) -> Result<listing::Names, SourceError> {
+async fn names(session: &HttpSession, directory: &str) -> Result<listing::Names> {
     let shown = |why: String| format!("{directory}: {why}");
     let (url, content_type, page) = session.page(directory).await.map_err(|e| match e {
         SourceError::Denied(why) => SourceError::Denied(shown(format!(
@@ -73,7 +73,7 @@ async fn names(session: &HttpSession, directory: &str) -> Result<listing::Names,
     })
 }
 
-async fn size(session: &HttpSession, path: &str) -> Result<u64, SourceError> {
+async fn size(session: &HttpSession, path: &str) -> Result<u64> {
     match session.version(path).await {
         Ok(version) => Ok(version.size),
         Err(e) => Err(e.map(|why| format!("{path}: {why}"))),

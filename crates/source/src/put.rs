@@ -5,7 +5,7 @@ use crate::failure;
 use crate::http::HttpAccess;
 use crate::runtime::Runtime;
 use bytes::Bytes;
-use engine::source::{SourceError, Upload, Version};
+use engine::source::{Result, SourceError, Upload, Version};
 use http::{Method, StatusCode};
 use opendal::Buffer;
 use std::sync::Arc;
@@ -22,18 +22,13 @@ pub struct HttpUpload {
     temporary: String,
     path: String,
     blocks: Option<mpsc::Sender<Result<Bytes, std::io::Error>>>,
-    answer: Option<JoinHandle<Result<(), SourceError>>>,
+    answer: Option<JoinHandle<Result<()>>>,
     complete: bool,
 }
 
 impl HttpUpload {
     /// Starts the PUT.
-    pub fn start(
-        access: HttpAccess,
-        runtime: Arc<Runtime>,
-        path: &str,
-        temporary: String,
-    ) -> Result<HttpUpload, SourceError> {
+    pub fn start(access: HttpAccess, runtime: Arc<Runtime>, path: &str, temporary: String) -> Result<HttpUpload> {
         let (sender, receiver) = mpsc::channel(BLOCKS_AHEAD);
         let blocks = futures_util::stream::unfold(receiver, |mut r| async { r.recv().await.map(|block| (block, r)) });
         let sent = {
@@ -46,14 +41,14 @@ impl HttpUpload {
     }
 
     /// The answer to the PUT.
-    fn answer(&mut self) -> Result<(), SourceError> {
+    fn answer(&mut self) -> Result<()> {
         self.blocks = None;
         let Some(task) = self.answer.take() else { return Ok(()) };
         let joined = async { task.await.map_err(|e| SourceError::Passing(format!("PUT ended early: {e}")))? };
         self.runtime.wait("PUT", 64 << 20, joined)
     }
 
-    fn arrive(&mut self, expect_size: u64) -> Result<(), SourceError> {
+    fn arrive(&mut self, expect_size: u64) -> Result<()> {
         self.answer()?;
         let there = self.runtime.wait("stat", 0, self.access.stat(&self.temporary))?;
         failure::same_size(there.size, expect_size)?;
@@ -61,7 +56,7 @@ impl HttpUpload {
         Ok(())
     }
 
-    fn rename(&mut self, expect_size: u64) -> Result<Version, SourceError> {
+    fn rename(&mut self, expect_size: u64) -> Result<Version> {
         let access = &self.access;
         let rename = access
             .request(Method::from_bytes(b"MOVE").expect("a method"), &self.temporary)
@@ -76,7 +71,7 @@ impl HttpUpload {
     }
 
     /// Removes the temporary file. A missing one is no error.
-    fn remove(&mut self) -> Result<(), SourceError> {
+    fn remove(&mut self) -> Result<()> {
         let delete = self.access.request(Method::DELETE, &self.temporary);
         let gone = async {
             match self.access.send(delete).await?.status() {
@@ -90,7 +85,7 @@ impl HttpUpload {
 }
 
 impl Upload for HttpUpload {
-    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
         let Some(blocks) = &self.blocks else { return Err(SourceError::Passing("the upload has ended".into())) };
         let block = Ok(Bytes::copy_from_slice(data));
         let sent = async { blocks.send(block).await.map_err(|_| SourceError::Passing("the server hung up".into())) };
@@ -101,11 +96,11 @@ impl Upload for HttpUpload {
         }
     }
 
-    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
+    fn complete(&mut self, expect_size: u64) -> Result<()> {
         self.arrive(expect_size)
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version> {
         let arrived = if self.complete { Ok(()) } else { self.arrive(expect_size) };
         let result = arrived.and_then(|()| self.rename(expect_size));
         result.map_err(|e| failure::left(e, self.remove(), self.access.url(&self.temporary).as_str()))

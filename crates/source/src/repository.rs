@@ -4,7 +4,7 @@
 //! checked where they are used.
 
 use crate::http::HttpSession;
-use engine::source::{Deposited, SourceError};
+use engine::source::{Deposited, Result, SourceError};
 use serde::Deserialize;
 use url::Url;
 
@@ -35,7 +35,7 @@ pub enum Asked {
 
 impl Asked {
     /// Parses the text after `zenodo:` or `doi:`.
-    pub fn parse(scheme: &str, name: &str) -> Result<Asked, SourceError> {
+    pub fn parse(scheme: &str, name: &str) -> Result<Asked> {
         let name = name.trim_matches('/');
         let is_number = |text: &str| !text.is_empty() && text.len() <= 20 && text.bytes().all(|b| b.is_ascii_digit());
         let zenodo = if scheme == "zenodo" { Some(name) } else { name.strip_prefix(ZENODO_DOI) };
@@ -88,8 +88,8 @@ struct Attributes {
 pub fn files(
     asked: &Asked,
     bases: &Bases,
-    session: &dyn Fn(&str) -> Result<std::sync::Arc<HttpSession>, SourceError>,
-) -> Result<Vec<Deposited>, SourceError> {
+    session: &dyn Fn(&str) -> Result<std::sync::Arc<HttpSession>>,
+) -> Result<Vec<Deposited>> {
     let files = match asked {
         Asked::Record(number) => of_record(number, bases.zenodo, &*session(bases.zenodo)?)?,
         Asked::Doi(doi) => {
@@ -110,7 +110,7 @@ pub fn files(
     Ok(files)
 }
 
-fn of_record(number: &str, base: &str, session: &HttpSession) -> Result<Vec<Deposited>, SourceError> {
+fn of_record(number: &str, base: &str, session: &HttpSession) -> Result<Vec<Deposited>> {
     let record: Record = answer(session, base, &format!("api/records/{number}"))?;
     let files = record.files.ok_or_else(|| {
         SourceError::Denied(format!("{base}/records/{number} shows no files: they may be restricted, or embargoed"))
@@ -138,8 +138,8 @@ fn content(
     doi: &str,
     leads_to: &str,
     content: &serde_json::Value,
-    session: &dyn Fn(&str) -> Result<std::sync::Arc<HttpSession>, SourceError>,
-) -> Result<Vec<Deposited>, SourceError> {
+    session: &dyn Fn(&str) -> Result<std::sync::Arc<HttpSession>>,
+) -> Result<Vec<Deposited>> {
     let one = content.as_str().map(|uri| vec![uri]);
     let uris = content.as_array().map(|all| all.iter().filter_map(|uri| uri.as_str()).collect()).or(one);
     let Some(uris) = uris.filter(|uris| !uris.is_empty() && uris.len() <= CONTENT_MAX) else {
@@ -159,7 +159,7 @@ fn content(
 }
 
 /// Parses a server's answer in json.
-fn answer<T: serde::de::DeserializeOwned>(session: &HttpSession, base: &str, path: &str) -> Result<T, SourceError> {
+fn answer<T: serde::de::DeserializeOwned>(session: &HttpSession, base: &str, path: &str) -> Result<T> {
     let below = Url::parse(base).map_or(String::new(), |url| url.path().trim_end_matches('/').to_string());
     let shown = |why: String| format!("{base}/{path}: {why}");
     let page = session.runtime().wait("ask", WORTH_BYTES, session.page(&format!("{below}/{path}")));

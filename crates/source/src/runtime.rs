@@ -1,7 +1,7 @@
 //! Blocking interface over one small asynchronous runtime: every call has a deadline.
 
 use crate::failure;
-use engine::source::SourceError;
+use engine::source::{Result, SourceError};
 use std::future::Future;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ impl Runtime {
         Runtime { tokio: OnceLock::new(), timeout }
     }
 
-    fn tokio(&self) -> Result<&tokio::runtime::Runtime, SourceError> {
+    fn tokio(&self) -> Result<&tokio::runtime::Runtime> {
         if let Some(tokio) = self.tokio.get() {
             return Ok(tokio);
         }
@@ -43,12 +43,7 @@ impl Runtime {
     }
 
     /// Waits for a future that moves about `bytes`, at most for the timeout plus the time of the slowest source.
-    pub fn wait<T>(
-        &self,
-        what: &str,
-        bytes: u64,
-        future: impl Future<Output = Result<T, SourceError>>,
-    ) -> Result<T, SourceError> {
+    pub fn wait<T>(&self, what: &str, bytes: u64, future: impl Future<Output = Result<T>>) -> Result<T> {
         let limit = self.timeout + Duration::from_secs(bytes / SLOWEST_BYTES_S);
         self.tokio()?.block_on(async {
             match tokio::time::timeout(limit, future).await {
@@ -59,7 +54,7 @@ impl Runtime {
     }
 
     /// Handle of the runtime, for background tasks.
-    pub fn handle(&self) -> Result<&tokio::runtime::Handle, SourceError> {
+    pub fn handle(&self) -> Result<&tokio::runtime::Handle> {
         Ok(self.tokio()?.handle())
     }
 
@@ -148,8 +143,8 @@ pub async fn while_moving<T>(
     what: &str,
     timeout: Duration,
     moved: &Moved,
-    future: impl Future<Output = Result<T, SourceError>>,
-) -> Result<T, SourceError> {
+    future: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let mut future = std::pin::pin!(future);
     let (began, mut pace) = (Instant::now(), Pace::new(timeout));
     loop {

@@ -2,7 +2,7 @@
 
 use crate::failure;
 use crate::sftp::{Live, SftpSession, remote_path, stat};
-use engine::source::{SourceError, Upload, Version};
+use engine::source::{Result, SourceError, Upload, Version};
 use openssh_sftp_client::file::File;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct SftpUpload {
 
 impl SftpUpload {
     /// Creates the temporary file; it must not exist yet.
-    pub fn start(session: Arc<SftpSession>, path: &str, temporary: &str) -> Result<SftpUpload, SourceError> {
+    pub fn start(session: Arc<SftpSession>, path: &str, temporary: &str) -> Result<SftpUpload> {
         let (path, temporary) = (remote_path(path).to_string(), remote_path(temporary).to_string());
         session.remove_left(&path);
         let create = || {
@@ -33,7 +33,7 @@ impl SftpUpload {
         Ok(SftpUpload { session, live, file: Some(file), temporary, path, arrived: None })
     }
 
-    fn arrive(&mut self, expect_size: u64) -> Result<Version, SourceError> {
+    fn arrive(&mut self, expect_size: u64) -> Result<Version> {
         let runtime = self.session.runtime.clone();
         let (sftp, file) = (&self.live.sftp, self.file.take());
         runtime.wait("finish", 0, async {
@@ -49,7 +49,7 @@ impl SftpUpload {
         })
     }
 
-    fn rename(&self) -> Result<(), SourceError> {
+    fn rename(&self) -> Result<()> {
         let sftp = &self.live.sftp;
         self.session.runtime.wait("rename", 0, async {
             let renamed = sftp.fs().rename(&self.temporary, &self.path).await;
@@ -57,7 +57,7 @@ impl SftpUpload {
         })
     }
 
-    fn remove(&mut self) -> Result<(), SourceError> {
+    fn remove(&mut self) -> Result<()> {
         drop(self.file.take());
         let removed = self.session.remove(&self.temporary);
         if removed.is_err() {
@@ -68,7 +68,7 @@ impl SftpUpload {
 }
 
 impl Upload for SftpUpload {
-    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
         let runtime = self.session.runtime.clone();
         let Some(file) = &mut self.file else { return Err(SourceError::Passing("the upload has ended".into())) };
         runtime.wait("write", data.len() as u64, async {
@@ -76,12 +76,12 @@ impl Upload for SftpUpload {
         })
     }
 
-    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
+    fn complete(&mut self, expect_size: u64) -> Result<()> {
         self.arrived = Some(self.arrive(expect_size)?);
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version> {
         let arrived = self.arrived.take().map_or_else(|| self.arrive(expect_size), Ok);
         let result = arrived.and_then(|version| self.rename().map(|()| version));
         result.map_err(|e| failure::left(e, self.remove(), &self.temporary.clone()))

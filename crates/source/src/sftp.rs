@@ -11,7 +11,7 @@ use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
 use bytes::BytesMut;
 use engine::rights;
-use engine::source::{Entry, EntryKind, Identity, Source, SourceError, Version};
+use engine::source::{Entry, EntryKind, Identity, Result, Source, SourceError, Version};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use openssh_sftp_client::{Sftp, SftpOptions, file::File};
@@ -83,7 +83,7 @@ impl SftpSession {
     }
 
     /// The running child, a new one if there is none.
-    pub(crate) async fn live(&self) -> Result<Arc<Live>, SourceError> {
+    pub(crate) async fn live(&self) -> Result<Arc<Live>> {
         let mut live = self.live.lock().await;
         if let Some(live) = &*live {
             return Ok(live.clone());
@@ -93,7 +93,7 @@ impl SftpSession {
         Ok(started)
     }
 
-    async fn start(&self) -> Result<Live, SourceError> {
+    async fn start(&self) -> Result<Live> {
         let mut command = rights::command("ssh", &self.who)?;
         command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(agent) = &self.agent {
@@ -144,7 +144,7 @@ impl SftpSession {
     }
 
     /// Removes a file, over another child if the present one is dead.
-    pub(crate) fn remove(&self, path: &str) -> Result<(), SourceError> {
+    pub(crate) fn remove(&self, path: &str) -> Result<()> {
         let remove = || {
             self.run("remove", 0, async |sftp| {
                 sftp.fs().remove_file(path).await.map_err(|e| failure::of_sftp("remove", e))
@@ -154,12 +154,7 @@ impl SftpSession {
     }
 
     /// Runs an operation over the child; after a temporary failure the child is not used again.
-    pub(crate) fn run<T>(
-        &self,
-        what: &str,
-        bytes: u64,
-        work: impl AsyncFnOnce(&Sftp) -> Result<T, SourceError>,
-    ) -> Result<T, SourceError> {
+    pub(crate) fn run<T>(&self, what: &str, bytes: u64, work: impl AsyncFnOnce(&Sftp) -> Result<T>) -> Result<T> {
         self.run_over(what, bytes, work).map(|(_, done)| done)
     }
 
@@ -168,8 +163,8 @@ impl SftpSession {
         &self,
         what: &str,
         bytes: u64,
-        work: impl AsyncFnOnce(&Sftp) -> Result<T, SourceError>,
-    ) -> Result<(Arc<Live>, T), SourceError> {
+        work: impl AsyncFnOnce(&Sftp) -> Result<T>,
+    ) -> Result<(Arc<Live>, T)> {
         let result = self.runtime.wait(what, bytes, async {
             let _slot = self.slots.acquire().await.expect("the slots are never closed");
             let live = self.live().await?;
@@ -241,7 +236,7 @@ pub fn remote_path(path: &str) -> &str {
 }
 
 /// Version of a file as sftp reports it.
-pub(crate) async fn stat(sftp: &Sftp, path: &str) -> Result<Version, SourceError> {
+pub(crate) async fn stat(sftp: &Sftp, path: &str) -> Result<Version> {
     let meta = sftp.fs().metadata(path).await.map_err(|e| failure::of_sftp("stat", e))?;
     if meta.file_type().is_some_and(|t| !t.is_file()) {
         return Err(SourceError::Permanent("it is not a plain file".into()));
@@ -267,7 +262,7 @@ impl SftpSource {
 
 /// Fills one request's part of the buffer. The library advances its offset by the requested bytes, not the received
 /// ones, so it is set before every request.
-async fn read_part(mut file: File, offset: u64, part: &mut [u8], came: &impl Fn(usize)) -> Result<(), SourceError> {
+async fn read_part(mut file: File, offset: u64, part: &mut [u8], came: &impl Fn(usize)) -> Result<()> {
     let mut filled = 0;
     while filled < part.len() {
         let from = std::io::SeekFrom::Start(offset + filled as u64);
@@ -285,7 +280,7 @@ async fn read_part(mut file: File, offset: u64, part: &mut [u8], came: &impl Fn(
 }
 
 /// Several requests at once over one open file.
-async fn read_range(file: &File, offset: u64, buf: &mut [u8], came: &impl Fn(usize)) -> Result<(), SourceError> {
+async fn read_range(file: &File, offset: u64, buf: &mut [u8], came: &impl Fn(usize)) -> Result<()> {
     let parts = buf.chunks_mut(REQUEST_BYTES).enumerate();
     let reads = parts.map(|(k, part)| read_part(file.clone(), offset + (k * REQUEST_BYTES) as u64, part, came));
     try_join_all(reads).await.map(drop)
@@ -293,12 +288,7 @@ async fn read_range(file: &File, offset: u64, buf: &mut [u8], came: &impl Fn(usi
 
 impl SftpSource {
     /// Opens the file and reads while bytes arrive.
-    fn read(
-        &self,
-        version: &Version,
-        bytes: u64,
-        work: impl AsyncFnOnce(&File, &Moved) -> Result<(), SourceError>,
-    ) -> Result<(), SourceError> {
+    fn read(&self, version: &Version, bytes: u64, work: impl AsyncFnOnce(&File, &Moved) -> Result<()>) -> Result<()> {
         self.guard.check(version, || self.stat())?;
         let (moved, timeout) = (Moved::default(), self.session.runtime.timeout());
         let (moved, path) = (&moved, &self.path);
@@ -312,11 +302,11 @@ impl SftpSource {
 }
 
 impl Source for SftpSource {
-    fn stat(&self) -> Result<Version, SourceError> {
+    fn stat(&self) -> Result<Version> {
         self.session.run("stat", 0, async |sftp| stat(sftp, &self.path).await)
     }
 
-    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<()> {
         self.read(version, buf.len() as u64, async |file, moved| {
             let came = |bytes| {
                 moved.add(bytes);
@@ -327,7 +317,7 @@ impl Source for SftpSource {
     }
 
     /// One open file serves the whole read, so a file that replaces it is not mixed in.
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         self.read(version, version.size, async |file, moved| {
             let mut buf = vec![0; BLOCK_BYTES.min(version.size as usize)];
             let mut offset = 0;
@@ -343,13 +333,13 @@ impl Source for SftpSource {
         })
     }
 
-    fn has_ranges(&self) -> Result<bool, SourceError> {
+    fn has_ranges(&self) -> Result<bool> {
         Ok(true) // offsets are part of every read request
     }
 }
 
 /// The tree below a directory, links as they are.
-pub fn list(session: &SftpSession, path: &str) -> Result<Vec<Entry>, SourceError> {
+pub fn list(session: &SftpSession, path: &str) -> Result<Vec<Entry>> {
     let root = remote_path(path).trim_end_matches('/').to_string();
     session.run("list", 64 << 20, async |sftp| {
         let mut entries = Vec::new();

@@ -12,7 +12,7 @@ use crate::repository::{self, Asked, Bases};
 use crate::runtime::Runtime;
 use crate::send::SftpUpload;
 use crate::sftp::{self, HostKeys, SftpSession, SftpSource};
-use engine::source::{Deposited, Entry, Identity, Opener, Source, SourceError, Started, Upload};
+use engine::source::{Deposited, Entry, Identity, Opener, Result, Source, SourceError, Started, Upload};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Sources {
         self.sessions.lock().len()
     }
 
-    fn session(&self, address: &Address, who: &Identity) -> Result<Session, SourceError> {
+    fn session(&self, address: &Address, who: &Identity) -> Result<Session> {
         let found = Credentials::find(address, who)?;
         let key = Key {
             scheme: address.scheme,
@@ -132,7 +132,7 @@ impl Sources {
     }
 
     /// A name beside the destination that is not in use.
-    fn temporary(&self, address: &Address) -> Result<String, SourceError> {
+    fn temporary(&self, address: &Address) -> Result<String> {
         let Some((parent, name)) = address.parent_and_name() else {
             return Err(SourceError::Permanent("the destination ends in /: name a file".into()));
         };
@@ -144,7 +144,7 @@ impl Sources {
     }
 }
 
-fn address_of(uri: &str) -> Result<Address, SourceError> {
+fn address_of(uri: &str) -> Result<Address> {
     let address = Address::parse(uri).map_err(|e| SourceError::Permanent(e.to_string()))?;
     if address.query.is_some() {
         let why = "URIs with a query (?...) are not served; name the file by a URI without one";
@@ -154,14 +154,14 @@ fn address_of(uri: &str) -> Result<Address, SourceError> {
 }
 
 /// The URI of another path on the same server.
-fn beside(uri: &str, path: &str) -> Result<String, SourceError> {
+fn beside(uri: &str, path: &str) -> Result<String> {
     let mut url = url::Url::parse(uri).map_err(|e| SourceError::Permanent(e.to_string()))?;
     url.set_path(&path.replace('%', "%25"));
     Ok(url.into())
 }
 
 impl Opener for Sources {
-    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Source>, SourceError> {
+    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Source>> {
         let address = address_of(uri)?;
         if address.scheme == Scheme::File {
             let runtime = self.runtime.clone();
@@ -187,13 +187,13 @@ impl Opener for Sources {
         })
     }
 
-    fn named(&self, uri: &str, name: &str, who: &Identity) -> Result<String, SourceError> {
+    fn named(&self, uri: &str, name: &str, who: &Identity) -> Result<String> {
         let address = address_of(uri)?;
         let into = uri.ends_with('/') || (address.scheme == Scheme::File && local::is_directory(who, &address.path)?);
         Ok(if into { format!("{}/{name}", uri.trim_end_matches('/')) } else { uri.to_string() })
     }
 
-    fn create(&self, uri: &str, who: &Identity) -> Result<Started, SourceError> {
+    fn create(&self, uri: &str, who: &Identity) -> Result<Started> {
         let mut address = address_of(uri)?;
         if address.scheme == Scheme::File {
             address.path = local::destination(who, &address.path)?;
@@ -231,7 +231,7 @@ impl Opener for Sources {
         }
     }
 
-    fn record(&self, uri: &str, who: &Identity) -> Result<Option<Vec<Deposited>>, SourceError> {
+    fn record(&self, uri: &str, who: &Identity) -> Result<Option<Vec<Deposited>>> {
         let address = address_of(uri)?;
         if address.scheme != Scheme::Repository {
             return Ok(None);
@@ -245,7 +245,7 @@ impl Opener for Sources {
         repository::files(&asked, &bases, &session).map(Some)
     }
 
-    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, SourceError> {
+    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>> {
         let address = address_of(uri)?;
         match address.scheme {
             Scheme::File => local::list(who, &self.refused, &address.path),

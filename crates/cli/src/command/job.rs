@@ -388,18 +388,27 @@ fn log(context: &Context, id: u64, part: Part, stderr: bool, follow: bool) -> Re
         return Ok(0);
     }
     let stream = if stderr { Stream::Err } else { Stream::Out };
+    print_log(context, "job.log", follow, |offset| Log { id: JobId(id), part, stream, offset })?;
+    Ok(0)
+}
+
+/// Prints a log from its start, with a request for each piece; with `follow` until its part has ended.
+pub fn print_log<T: Serialize>(
+    context: &Context,
+    command: &str,
+    follow: bool,
+    request: impl Fn(u64) -> T,
+) -> Result<()> {
     let mut client = context.connect()?;
-    let mut offset = 0;
-    let mut out = std::io::stdout().lock();
+    let (mut offset, mut out) = (0, std::io::stdout().lock());
     loop {
-        let request = Log { id: JobId(id), part, stream, offset };
-        let piece: LogPiece = read(client.request("job.log", request, &mut |_| {})?)?;
+        let piece: LogPiece = read(client.request(command, request(offset), &mut |_| {})?)?;
         let data = piece.data.as_bytes();
         out.write_all(data)?;
         out.flush()?;
         offset = piece.next_offset;
         if data.is_empty() && (piece.ended || !follow) {
-            return Ok(0);
+            return Ok(());
         }
         if data.is_empty() {
             std::thread::sleep(FOLLOW_EVERY);

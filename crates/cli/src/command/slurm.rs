@@ -4,17 +4,16 @@ mod hook;
 mod install;
 
 use crate::answer;
-use crate::command::job::{ask_all, show, watch};
+use crate::command::job::{ask_all, print_log, show, watch};
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
-use jobs::request::{JobId, LogPiece, PartKind, Stream};
+use jobs::request::{JobId, PartKind, Stream};
 use jobs::slurm::wire::{Detail, Log, OneJob, Summary};
 use node::control::answers::read;
 use node::control::exit;
 use std::fmt::Write as _;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Time within which Slurm hands over a new job. By default the next pass of its scheduler follows within half a
@@ -153,19 +152,15 @@ impl Slurm {
                 shown::text(&format!("job {job}: {outcome}\n"))?;
             }
             Verb::Log { job, part, command, stderr } => {
-                let part = part.into();
-                let stream = if stderr { Stream::Err } else { Stream::Out };
-                let mut client = context.connect()?;
-                let mut offset = 0;
-                loop {
-                    let asked = Log { job: JobId(job), part, command: command as usize - 1, stream, offset };
-                    let piece: LogPiece = read(client.request("slurm.log", asked, &mut |_| {})?)?;
-                    std::io::stdout().lock().write_all(piece.data.as_bytes())?;
-                    offset = piece.next_offset;
-                    if piece.data.as_bytes().is_empty() {
-                        break;
-                    }
-                }
+                let (part, stream) = (part.into(), if stderr { Stream::Err } else { Stream::Out });
+                let command = command as usize - 1;
+                print_log(context, "slurm.log", false, |offset| Log {
+                    job: JobId(job),
+                    part,
+                    command,
+                    stream,
+                    offset,
+                })?;
             }
         }
         Ok(0)

@@ -1,7 +1,7 @@
 //! One lost object during its recovery: its file, the spare that takes its place, and the sources.
 
 use crate::file::{BeingMade, File};
-use crate::source::{Identity, Opener, Place, Record, Source, SourceError};
+use crate::source::{Identity, Opener, Place, Record, Result, Source};
 use crate::stage::sums::Sums;
 use object::target::{Handle, Target};
 use parking_lot::Mutex;
@@ -119,7 +119,7 @@ impl RecordedSource {
     }
 
     /// The open source: one session for all rows.
-    pub fn open(&self, opener: &dyn Opener) -> Result<Arc<dyn Source>, SourceError> {
+    pub fn open(&self, opener: &dyn Opener) -> Result<Arc<dyn Source>> {
         let mut opened = self.opened.lock();
         if let Some(remote) = &*opened {
             return Ok(remote.clone());
@@ -130,7 +130,7 @@ impl RecordedSource {
     }
 
     /// Whether the source serves ranges: both the record and a probe now must confirm it.
-    pub fn has_ranges(&self, remote: &dyn Source) -> Result<bool, SourceError> {
+    pub fn has_ranges(&self, remote: &dyn Source) -> Result<bool> {
         if self.place.ranges { remote.has_ranges() } else { Ok(false) }
     }
 }

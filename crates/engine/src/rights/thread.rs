@@ -6,7 +6,7 @@
 //! access.
 
 use super::take::Rights;
-use crate::source::{Identity, SourceError};
+use crate::source::{Identity, Result, SourceError};
 use object::users::groups_of;
 use object::workers::within;
 use rustix::fs::Mode;
@@ -18,7 +18,7 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Rights needed to act for `who`; `None` if the daemon has them already.
-pub(super) fn switch_to(who: &Identity) -> Result<Option<Rights>, SourceError> {
+pub(super) fn switch_to(who: &Identity) -> Result<Option<Rights>> {
     let own = rustix::process::geteuid().as_raw();
     if own == who.uid {
         return Ok(None);
@@ -34,10 +34,7 @@ pub(super) fn switch_to(who: &Identity) -> Result<Option<Rights>, SourceError> {
 }
 
 /// Runs `work` with the rights and the file mode creation mask of `who`.
-pub fn with_rights_of<T: Send + 'static>(
-    who: &Identity,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, SourceError> {
+pub fn with_rights_of<T: Send + 'static>(who: &Identity, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let (mut rights, mask) = (switch_to(who)?, who.mask());
     let run = move || {
         let taken = take_mask(mask).map_err(|e| format!("file mode creation mask: {e}"));

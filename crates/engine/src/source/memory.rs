@@ -1,6 +1,6 @@
 //! Sources in memory with injected failures, for tests.
 
-use super::{Entry, EntryKind, Identity, Opener, Source, SourceError, Started, Upload, Version};
+use super::{Entry, EntryKind, Identity, Opener, Result, Source, SourceError, Started, Upload, Version};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,14 +94,14 @@ impl Remote {
 }
 
 impl Source for Arc<Remote> {
-    fn stat(&self) -> Result<Version, SourceError> {
+    fn stat(&self) -> Result<Version> {
         if let Some(error) = &self.state.lock().fails {
             return Err(error.clone());
         }
         Ok(self.version())
     }
 
-    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<()> {
         let mut state = self.state.lock();
         state.reads.push((offset, buf.len()));
         self.bell.wait_while(&mut state, |s| s.gate == Some(0));
@@ -129,7 +129,7 @@ impl Source for Arc<Remote> {
         Ok(())
     }
 
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         if *version != self.stat()? {
             return Err(SourceError::Changed("another version".into()));
         }
@@ -147,7 +147,7 @@ impl Source for Arc<Remote> {
         Ok(())
     }
 
-    fn has_ranges(&self) -> Result<bool, SourceError> {
+    fn has_ranges(&self) -> Result<bool> {
         Ok(!self.state.lock().no_ranges)
     }
 }
@@ -209,7 +209,7 @@ struct MemoryUpload {
 }
 
 impl Upload for MemoryUpload {
-    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
         if let Some(hook) = &*self.on_append.lock() {
             hook();
         }
@@ -217,7 +217,7 @@ impl Upload for MemoryUpload {
         Ok(())
     }
 
-    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
+    fn complete(&mut self, expect_size: u64) -> Result<()> {
         if let Some(byte) = self.bytes.last_mut().filter(|_| self.garbles) {
             *byte ^= 1;
         }
@@ -228,7 +228,7 @@ impl Upload for MemoryUpload {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version> {
         if !self.files.lock().contains_key(&self.at) {
             self.complete(expect_size)?;
         }
@@ -245,13 +245,13 @@ impl Upload for MemoryUpload {
 }
 
 impl Opener for Memory {
-    fn open(&self, uri: &str, _who: &Identity) -> Result<Arc<dyn Source>, SourceError> {
+    fn open(&self, uri: &str, _who: &Identity) -> Result<Arc<dyn Source>> {
         let files = self.files.lock();
         let remote = files.get(uri).ok_or_else(|| SourceError::Permanent(format!("{uri} is not there")))?;
         Ok(Arc::new(remote.clone()))
     }
 
-    fn create(&self, uri: &str, _who: &Identity) -> Result<Started, SourceError> {
+    fn create(&self, uri: &str, _who: &Identity) -> Result<Started> {
         if let Some(remote) = self.files.lock().get(uri) {
             remote.stat()?;
         }
@@ -262,7 +262,7 @@ impl Opener for Memory {
         Ok(Started { upload: Box::new(upload), at })
     }
 
-    fn list(&self, uri: &str, _who: &Identity) -> Result<Vec<Entry>, SourceError> {
+    fn list(&self, uri: &str, _who: &Identity) -> Result<Vec<Entry>> {
         let prefix = format!("{}/", uri.trim_end_matches('/'));
         let mut entries = BTreeMap::new();
         let parents = |path: &str, entries: &mut BTreeMap<String, EntryKind>| {

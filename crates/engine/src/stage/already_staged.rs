@@ -5,7 +5,7 @@ use super::checksum::{Checksum, Expected};
 use super::place::{Place, names, open_at};
 use super::record::Progress;
 use super::sources::Sources;
-use super::{StageError, StageIn, Stager, Stop, sums};
+use super::{Result, StageError, StageIn, Stager, Stop, sums};
 use crate::file::File;
 use crate::source::{Identity, Record};
 use meta::descent::Descent;
@@ -22,12 +22,7 @@ const HANG_UP_NOTICED: Duration = Duration::from_millis(400);
 
 impl Stager {
     /// Returns the file at `place` if it came from one of these sources and was not written to since.
-    pub(super) fn there(
-        &self,
-        place: &Place,
-        what: &StageIn,
-        who: &Identity,
-    ) -> Result<Option<(Arc<File>, Record)>, StageError> {
+    pub(super) fn there(&self, place: &Place, what: &StageIn, who: &Identity) -> Result<Option<(Arc<File>, Record)>> {
         let regular = place.stat()?.is_some_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
         if !what.keep || !regular {
             return Ok(None);
@@ -48,7 +43,7 @@ impl Stager {
         what: &StageIn,
         shown: &str,
         stop: &Stop,
-    ) -> Result<Option<u64>, StageError> {
+    ) -> Result<Option<u64>> {
         let now = &sources.list[0].0;
         if !now.version.tells_apart() {
             return Ok(None); // an equal size does not prove equal bytes
@@ -62,14 +57,14 @@ impl Stager {
 
     /// Reads the file at `path` (or all files below it) and compares sizes and checksums with those of its stage-in.
     /// Files without a source record only have to exist. Returns the bytes compared.
-    pub fn verify(&self, path: &str, who: &Identity, stop: &Stop) -> Result<u64, StageError> {
+    pub fn verify(&self, path: &str, who: &Identity, stop: &Stop) -> Result<u64> {
         let names = names(path)?;
         let open = |names: &[String], flags| open_at(self.volume.tree(), names, OFlags::RDONLY | flags, who);
         let fd = open(&names, OFlags::empty())?;
         if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::Directory {
             return self.verify_file(fd, &names, stop);
         }
-        let (mut walk, mut bytes) = (Descent::in_order(fd)?, 0);
+        let (mut walk, mut bytes) = (Descent::at(fd, true)?, 0);
         while let Some(entry) = walk.entry() {
             let (name, kind) = entry?;
             let Some(at) = walk.names_of(&name) else { continue };
@@ -83,7 +78,7 @@ impl Stager {
         Ok(bytes)
     }
 
-    fn verify_file(&self, fd: OwnedFd, at: &[String], stop: &Stop) -> Result<u64, StageError> {
+    fn verify_file(&self, fd: OwnedFd, at: &[String], stop: &Stop) -> Result<u64> {
         if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
             return Ok(0);
         }
@@ -102,7 +97,7 @@ impl Stager {
         checksums: &[Checksum],
         shown: &str,
         stop: &Stop,
-    ) -> Result<(), StageError> {
+    ) -> Result<()> {
         let wrong = |why: String| StageError::path(shown, why);
         let size = record.size();
         if file.size() != size {
@@ -135,7 +130,7 @@ impl Stager {
 
     /// Discards the data of interrupted stagings by this user to `path` (or below it). Waits for stagings that are
     /// being stopped. Returns their number.
-    pub fn forget(&self, path: &str, who: &Identity) -> Result<usize, StageError> {
+    pub fn forget(&self, path: &str, who: &Identity) -> Result<usize> {
         let path = names(path)?.join("/");
         let below =
             |other: &str| other.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -170,7 +165,7 @@ mod tests {
     use super::*;
     use crate::source::memory::data;
 
-    fn keep(world: &World, path: &str) -> Result<super::super::Staged, StageError> {
+    fn keep(world: &World, path: &str) -> Result<super::super::Staged> {
         let what = StageIn { uris: vec!["mem://h/a".into()], path: path.into(), keep: true, ..StageIn::default() };
         world.stager.stage_in(&what, &who(), QUIET, &Stop::default())
     }

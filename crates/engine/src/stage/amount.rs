@@ -1,13 +1,13 @@
 //! Size of a staging, taken from the source; nothing is fetched.
 
 use super::place::Place;
-use super::{StageError, StageIn, Stager};
+use super::{Result, StageError, StageIn, Stager};
 use crate::source::{EntryKind, Identity, check_uri};
 
 impl Stager {
     /// Bytes that staging in `what` would write. Files that are in place with the source's size count as staged. With
     /// `tree` the source is a directory.
-    pub fn bytes_to_bring(&self, what: &StageIn, tree: bool, who: &Identity) -> Result<u64, StageError> {
+    pub fn bytes_to_bring(&self, what: &StageIn, tree: bool, who: &Identity) -> Result<u64> {
         what.uris.iter().try_for_each(|uri| check_uri(uri))?;
         let first = what.uris.first().ok_or_else(|| StageError::path(&what.path, "no source is named"))?;
         if tree {

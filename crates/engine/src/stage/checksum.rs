@@ -1,6 +1,6 @@
 //! Checksums of whole files from the user, such as those that data portals publish.
 
-use super::StageError;
+use super::{Result, StageError};
 use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
@@ -69,7 +69,7 @@ pub struct Checksum {
 
 impl Checksum {
     /// Checks that the digits fit the algorithm.
-    pub fn check(&self) -> Result<(), StageError> {
+    pub fn check(&self) -> Result<()> {
         let (hex, digits) = (self.hex.trim(), self.algorithm.digits());
         if hex.len() == digits && hex.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Ok(());
@@ -118,7 +118,7 @@ impl<'a> Expected<'a> {
     }
 
     /// Compares the computed checksums with the expected ones.
-    pub fn compare(self) -> Result<(), StageError> {
+    pub fn compare(self) -> Result<()> {
         for (checksum, hasher) in self.0 {
             let found = match hasher {
                 Hasher::Blake3(hasher) => hasher.finalize().to_hex().to_string(),

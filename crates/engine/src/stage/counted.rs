@@ -2,7 +2,7 @@
 //! the fetch.
 
 use super::place::Place;
-use super::{StageError, Stager};
+use super::{Result, StageError, Stager};
 use crate::source::Identity;
 use meta::quota::{Changed, Payers, Quotas, Reserved, counts};
 use object::error::Refused;
@@ -19,7 +19,7 @@ impl Stager {
     ///
     /// # Errors
     /// EDQUOT if a payer of the file has reached its quota.
-    pub(super) fn admit(&self, place: &Place, who: &Identity, bytes: u64) -> Result<(), StageError> {
+    pub(super) fn admit(&self, place: &Place, who: &Identity, bytes: u64) -> Result<()> {
         let Some(quotas) = self.quotas() else { return Ok(()) };
         let above = fstat(place.parent())?;
         let gid = if above.st_mode & 0o2000 != 0 { above.st_gid } else { who.gid };
@@ -29,7 +29,7 @@ impl Stager {
 
     /// Reserves quota for a file that has its owner and is about to be put in place. Dropping the reservation returns
     /// it.
-    pub(super) fn reserve(&self, place: &Place, stat: &Stat, bytes: u64) -> Result<Option<Reserved>, StageError> {
+    pub(super) fn reserve(&self, place: &Place, stat: &Stat, bytes: u64) -> Result<Option<Reserved>> {
         let Some(quotas) = self.quotas() else { return Ok(None) };
         let payers = payers(quotas, place, (stat.st_uid, stat.st_gid))?;
         let reserved = quotas.reserve(payers, Changed { bytes, files: 1 });
@@ -44,7 +44,7 @@ impl Stager {
     }
 }
 
-fn payers(quotas: &Quotas, place: &Place, owner: (u32, u32)) -> Result<Payers, StageError> {
+fn payers(quotas: &Quotas, place: &Place, owner: (u32, u32)) -> Result<Payers> {
     let parent = std::fs::read_link(descriptor_path(place.parent()));
     let parent = parent.map_err(|_| StageError::refused(&place.shown, Errno::NOENT))?;
     Ok(quotas.payers_at(owner, &parent.join(&place.name)))

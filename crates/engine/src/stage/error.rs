@@ -4,6 +4,9 @@ use crate::source::{RecordError, SourceError};
 use policy::units::show_bytes;
 use rustix::io::Errno;
 
+/// Result of a step of a staging.
+pub type Result<T, E = StageError> = std::result::Result<T, E>;
+
 /// Failure of a staging. Bytes that a repeated command can use are kept.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {

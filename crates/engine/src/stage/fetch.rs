@@ -6,7 +6,7 @@ use super::progress::Meter;
 use super::shared::{Helpers, UNITS_AT_ONCE, work_off};
 use super::sources::Sources;
 use super::sums::{SUM_BYTES_U64, cut};
-use super::{StageError, Stop};
+use super::{Result, StageError, Stop};
 use crate::Error;
 use crate::source::SUM_BYTES;
 use object::workers::side_by_side;
@@ -34,7 +34,7 @@ pub(super) fn fetch(
     helpers: Option<&Helpers>,
     meter: &Meter,
     stop: &Stop,
-) -> Result<(), StageError> {
+) -> Result<()> {
     if !sources.any_by_ranges() {
         return fetch_in_order(incoming, sources, meter, stop);
     }
@@ -64,7 +64,7 @@ pub(super) fn fetch_some(
     units: &[u64],
     meter: &Meter,
     stop: &Stop,
-) -> Result<(), StageError> {
+) -> Result<()> {
     let fetch = |number: usize| fetch_unit(incoming, sources, units[number], meter, stop);
     side_by_side(units.len().min(UNITS_AT_ONCE), fetch).into_iter().collect()
 }
@@ -74,11 +74,11 @@ fn bytes(incoming: &Incoming, unit: u64) -> u64 {
     range.end - range.start
 }
 
-fn done(incoming: &Incoming, unit: u64) -> Result<(), StageError> {
+fn done(incoming: &Incoming, unit: u64) -> Result<()> {
     if incoming.done(unit, bytes(incoming, unit)) { incoming.save() } else { Ok(()) }
 }
 
-fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
+fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter, stop: &Stop) -> Result<()> {
     let (range, range_bytes) = (incoming.range(unit), incoming.piece_bytes().unwrap_or(RANGE_BYTES_MAX));
     let mut stripes = Stripes::new(incoming, range.start);
     let mut offset = range.start;
@@ -94,12 +94,12 @@ fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter, 
 }
 
 /// Reads from start to end: for sources without ranges, or whose ranges could be of several versions.
-fn fetch_in_order(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
+fn fetch_in_order(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &Stop) -> Result<()> {
     let (place, _) = &sources.list[0];
     let mut stripes = Stripes::new(incoming, 0);
     let (mut offset, mut failed) = (0, None);
     let read = sources.read_all(&mut |bytes| {
-        let mut written = || -> Result<(), StageError> {
+        let mut written = || -> Result<()> {
             if stop.is_set() {
                 return Err(StageError::Stopped);
             }
@@ -145,7 +145,7 @@ impl<'a> Stripes<'a> {
         Stripes { incoming, number, sums: Vec::new(), filled: 0, hasher: blake3::Hasher::new() }
     }
 
-    fn take(&mut self, mut bytes: &[u8]) -> Result<(), StageError> {
+    fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
         if self.incoming.stripe_bytes == 0 {
             return Ok(());
         }
@@ -162,14 +162,14 @@ impl<'a> Stripes<'a> {
         Ok(())
     }
 
-    fn put(&mut self) -> Result<(), StageError> {
+    fn put(&mut self) -> Result<()> {
         self.sums.extend(cut(self.hasher.finalize()));
         self.hasher.reset();
         self.filled = 0;
         if self.sums.len() >= SUMS_AT_ONCE * SUM_BYTES { self.write() } else { Ok(()) }
     }
 
-    fn write(&mut self) -> Result<(), StageError> {
+    fn write(&mut self) -> Result<()> {
         let mut written = 0;
         while written < self.sums.len() {
             let at = self.number * SUM_BYTES_U64 + written as u64;
@@ -186,7 +186,7 @@ impl<'a> Stripes<'a> {
     }
 
     /// Records the last stripe, which may be short.
-    fn finish(mut self) -> Result<(), StageError> {
+    fn finish(mut self) -> Result<()> {
         if self.filled > 0 {
             self.put()?;
         }

@@ -10,7 +10,7 @@ use super::progress::Meter;
 use super::record::{Progress, Units};
 use super::shared::Helpers;
 use super::sources::Sources;
-use super::{Report, StageError, StageIn, Staged, Stager, Stop};
+use super::{Report, Result, StageError, StageIn, Staged, Stager, Stop};
 use crate::file::File;
 use crate::source::Identity;
 use crate::stats::{Metric, StagedBytes};
@@ -57,7 +57,7 @@ impl Unsaved {
 
 impl Stager {
     /// Stages one file in.
-    pub fn stage_in(&self, what: &StageIn, who: &Identity, report: Report, stop: &Stop) -> Result<Staged, StageError> {
+    pub fn stage_in(&self, what: &StageIn, who: &Identity, report: Report, stop: &Stop) -> Result<Staged> {
         what.checksums.iter().try_for_each(Checksum::check)?;
         let last_name = what.uris.first().and_then(|uri| last_name(uri));
         let place = Place::find(self.volume.tree(), &what.path, last_name.as_deref(), who)?;
@@ -97,7 +97,7 @@ impl Stager {
         who: &Identity,
         report: Report,
         stop: &Stop,
-    ) -> Result<Staged, StageError> {
+    ) -> Result<Staged> {
         let mut staged = Staged { files: 1, bytes: sources.list[0].0.version.size, ..Default::default() };
         self.admit(place, who, staged.bytes)?;
         let mut incoming = Incoming::begin(self, key, place, sources, &mut staged.notes)?;
@@ -151,7 +151,7 @@ impl Stager {
     }
 
     /// Removes a staging's record, stub and objects.
-    pub(super) fn discard(&self, key: &str) -> Result<(), StageError> {
+    pub(super) fn discard(&self, key: &str) -> Result<()> {
         let staging = self.volume.staging();
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match fs::openat(staging, key, flags, Mode::empty()) {
@@ -174,7 +174,7 @@ impl Stager {
 
 impl<'a> Incoming<'a> {
     /// Makes this node's writes durable and ends its writing.
-    pub(super) fn leave(&self) -> Result<(), StageError> {
+    pub(super) fn leave(&self) -> Result<()> {
         self.file.sync_now(true)?;
         fs::fsync(&self.sums)?;
         Ok(self.file.end_writing()?)
@@ -213,7 +213,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Writes fetched bytes to the file.
-    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StageError> {
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.file.write(offset, bytes).map(drop).map_err(|error| self.not_kept(error))
     }
 
@@ -250,7 +250,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Syncs the written units, then records them in the state store.
-    pub fn save(&self) -> Result<(), StageError> {
+    pub fn save(&self) -> Result<()> {
         let record = {
             let mut progress = self.progress.lock();
             progress.2 = Unsaved::nothing();
@@ -270,7 +270,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Compares the whole file with the user's checksums.
-    fn verify(&self, checksums: &[Checksum], stop: &Stop) -> Result<(), StageError> {
+    fn verify(&self, checksums: &[Checksum], stop: &Stop) -> Result<()> {
         let mut expected = Expected::new(checksums);
         let mut buf = vec![0; 4 << 20];
         let mut offset = 0;
@@ -290,7 +290,7 @@ impl<'a> Incoming<'a> {
     }
 }
 
-fn unlink(dir: impl AsFd, name: &str) -> Result<(), StageError> {
+fn unlink(dir: impl AsFd, name: &str) -> Result<()> {
     match fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(e.into()),

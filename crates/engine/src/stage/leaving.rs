@@ -4,7 +4,7 @@ use super::look::{Looked, QUESTIONS, ROWS_MAX, Row, There};
 use super::place::{names, open_at};
 use super::shared::work_off;
 use super::tree::{encoded, some_chosen};
-use super::{Chosen, Compare, StageError, Stager, Stop};
+use super::{Chosen, Compare, Result, StageError, Stager, Stop};
 use crate::source::{Identity, SourceError, check_uri};
 use meta::descent::Descent;
 use parking_lot::Mutex;
@@ -64,8 +64,8 @@ impl Stager {
         what: &StageOut,
         who: &Identity,
         stop: &Stop,
-        visit: &mut dyn FnMut(Leaving) -> Result<ControlFlow<()>, StageError>,
-    ) -> Result<Met, StageError> {
+        visit: &mut dyn FnMut(Leaving) -> Result<ControlFlow<()>>,
+    ) -> Result<Met> {
         check_uri(&what.uri)?;
         let above = names(&what.path)?;
         let fd = open_at(self.volume.tree(), &above, OFlags::RDONLY, who)?;
@@ -95,9 +95,9 @@ impl Stager {
         what: &StageOut,
         who: &Identity,
         stop: &Stop,
-        visit: &mut dyn FnMut(Leaving) -> Result<ControlFlow<()>, StageError>,
-    ) -> Result<Met, StageError> {
-        let (mut walk, mut met) = (Descent::in_order(directory)?, Met::default());
+        visit: &mut dyn FnMut(Leaving) -> Result<ControlFlow<()>>,
+    ) -> Result<Met> {
+        let (mut walk, mut met) = (Descent::at(directory, true)?, Met::default());
         while let Some(entry) = walk.entry() {
             if stop.is_set() {
                 return Err(StageError::Stopped);
@@ -137,7 +137,7 @@ impl Stager {
     }
 
     /// Fails if the patterns select no file, probably by mistake, before anything is sent.
-    pub(super) fn some_leave(&self, what: &StageOut, who: &Identity, stop: &Stop) -> Result<(), StageError> {
+    pub(super) fn some_leave(&self, what: &StageOut, who: &Identity, stop: &Stop) -> Result<()> {
         if what.chosen.is_all() {
             return Ok(());
         }
@@ -150,7 +150,7 @@ impl Stager {
     }
 
     /// Dry run of a stage-out: sends nothing.
-    pub fn look_out(&self, what: &StageOut, who: &Identity, stop: &Stop) -> Result<Looked, StageError> {
+    pub fn look_out(&self, what: &StageOut, who: &Identity, stop: &Stop) -> Result<Looked> {
         self.some_leave(what, who, stop)?;
         let mut files = Vec::new();
         let met = self.leaving(what, who, stop, &mut |Leaving { fd, path, uri }| {

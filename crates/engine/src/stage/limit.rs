@@ -1,7 +1,7 @@
 //! Rate limit of a transfer: its own limit, and its user's part of `[stage] limit`. Live driver of
 //! `policy::throttle::Turns`.
 
-use crate::source::SourceError;
+use crate::source::{Result, SourceError};
 use crate::stats::{Metric, Stats};
 use object::stop::Stop;
 use parking_lot::{Condvar, Mutex};
@@ -123,16 +123,16 @@ impl Pace {
     }
 
     /// Waits until this node may transfer `bytes`.
-    pub fn take(&self, bytes: u64) -> Result<(), SourceError> {
+    pub fn take(&self, bytes: u64) -> Result<()> {
         self.wait(bytes, [self.own.as_ref(), self.volume.as_deref()])
     }
 
     /// Waits until another node may transfer `bytes` for this transfer; that node applies its own volume limit.
-    pub fn take_elsewhere(&self, bytes: u64) -> Result<(), SourceError> {
+    pub fn take_elsewhere(&self, bytes: u64) -> Result<()> {
         self.wait(bytes, [self.own.as_ref(), None])
     }
 
-    fn wait(&self, bytes: u64, limiters: [Option<&Limiter>; 2]) -> Result<(), SourceError> {
+    fn wait(&self, bytes: u64, limiters: [Option<&Limiter>; 2]) -> Result<()> {
         let began = Instant::now();
         let came = limiters.into_iter().flatten().all(|limiter| limiter.take(self.user, bytes, &self.stop));
         self.stats.add(Metric::StageHeldNs, began.elapsed().as_nanos() as u64);

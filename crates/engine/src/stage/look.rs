@@ -5,7 +5,7 @@ use super::manifest::Line;
 use super::place::Place;
 use super::shared::work_off;
 use super::tree::files_of;
-use super::{Chosen, ManifestIn, StageError, StageIn, Stager, Stop};
+use super::{Chosen, ManifestIn, Result, StageError, StageIn, Stager, Stop};
 use crate::source::Identity;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ fn unsized_files(lines: Vec<Line>) -> Vec<(StageIn, Option<u64>)> {
 
 impl Stager {
     /// Dry run of a stage-in.
-    pub fn look(&self, wanted: &Wanted, chosen: &Chosen, who: &Identity, stop: &Stop) -> Result<Looked, StageError> {
+    pub fn look(&self, wanted: &Wanted, chosen: &Chosen, who: &Identity, stop: &Stop) -> Result<Looked> {
         let files = match wanted {
             Wanted::File(what) => vec![(what.clone(), None)],
             Wanted::Tree(what) => match self.record(what, chosen, who)? {
@@ -133,7 +133,7 @@ impl Stager {
         Ok(looked)
     }
 
-    fn row(&self, what: &StageIn, size: Option<u64>, who: &Identity) -> Result<Row, StageError> {
+    fn row(&self, what: &StageIn, size: Option<u64>, who: &Identity) -> Result<Row> {
         let uri = what.uris.first().ok_or_else(|| StageError::path(&what.path, "no source is named"))?;
         crate::source::check_uri(uri)?;
         let stat = || self.opener.open(uri, who).and_then(|source| source.stat()).map(|version| version.size);

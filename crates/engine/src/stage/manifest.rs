@@ -8,7 +8,7 @@
 mod sums;
 
 use super::tree::encoded;
-use super::{Algorithm, BadLine, Checksum, StageError, StageIn, place};
+use super::{Algorithm, BadLine, Checksum, Result, StageError, StageIn, place};
 use crate::source::{Deposited, check_uri};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -52,7 +52,7 @@ pub struct Line {
 }
 
 /// Parses a manifest. The error lists all bad lines.
-pub fn parse(what: &ManifestIn, text: &str) -> Result<Vec<Line>, StageError> {
+pub fn parse(what: &ManifestIn, text: &str) -> Result<Vec<Line>> {
     let (mut lines, mut bad): (Vec<Line>, Vec<_>) = (Vec::new(), Vec::new());
     let mut seen = BTreeMap::new();
     let root = place::names(&what.path)?.join("/");
@@ -174,12 +174,12 @@ fn below(from: &str, root: &str, name: &str, checksum: Checksum) -> Result<LineP
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Vec<Line>, StageError> {
+    fn parse(text: &str) -> Result<Vec<Line>> {
         super::parse(&ManifestIn::default(), text)
     }
 
     /// Parses a checksum manifest of `http://h/set/`.
-    fn sums(text: &str) -> Result<Vec<Line>, StageError> {
+    fn sums(text: &str) -> Result<Vec<Line>> {
         let from = Some("http://h/set/".to_string());
         super::parse(&ManifestIn { from, path: "in/".into(), name: "SUMS".into(), ..ManifestIn::default() }, text)
     }

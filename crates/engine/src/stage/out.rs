@@ -4,7 +4,7 @@ use super::leaving::{Leaving, StageOut};
 use super::offloaded::{self, Offloaded};
 use super::place::{names, open_at};
 use super::progress::Meter;
-use super::{Compare, Report, StageError, Staged, Stager, Stop, sums};
+use super::{Compare, Report, Result, StageError, Staged, Stager, Stop, sums};
 use crate::file::File;
 use crate::source::{Identity, Place, Record, SourceError, Started, Version};
 use crate::stage::sources::{Sources, retried};
@@ -24,13 +24,7 @@ const TRIES: usize = 3;
 
 impl Stager {
     /// Stages out a file or the selected files of a directory.
-    pub fn stage_out(
-        &self,
-        what: &StageOut,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Staged, StageError> {
+    pub fn stage_out(&self, what: &StageOut, who: &Identity, report: Report, stop: &Stop) -> Result<Staged> {
         self.some_leave(what, who, stop)?;
         let mut staged = Staged::default();
         let met = self.leaving(what, who, stop, &mut |Leaving { fd, path, uri }| {
@@ -51,7 +45,7 @@ impl Stager {
         who: &Identity,
         report: Report,
         stop: &Stop,
-    ) -> Result<Staged, StageError> {
+    ) -> Result<Staged> {
         let stub = fd.try_clone().map_err(|_| Errno::MFILE)?;
         let file = self.files.get_or_open(fd)?;
         let _turn = self.offloaded.turn(fs::fstat(&stub)?.st_ino, uri);
@@ -91,7 +85,7 @@ impl Stager {
         who: &Identity,
         meter: &Meter,
         stop: &Stop,
-    ) -> Result<(u64, (u64, u64)), StageError> {
+    ) -> Result<(u64, (u64, u64))> {
         let failed = |e| StageError::of_source(uri, e);
         file.settle()?;
         let before = look(file, stub)?;
@@ -100,7 +94,7 @@ impl Stager {
         let Started { mut upload, at } = started.map_err(|e| e.map_or(StageError::Stopped, failed))?;
         // Without a comparison of content no hash is needed.
         let mut hasher = (compare == Compare::Content).then(blake3::Hasher::new);
-        let mut copy = || -> Result<u64, StageError> {
+        let mut copy = || -> Result<u64> {
             let mut buf = vec![0; BLOCK_BYTES];
             let mut offset = 0;
             loop {
@@ -144,7 +138,7 @@ impl Stager {
     }
 
     /// Whether this version of the file was sent to `uri` before, and its size there is still right.
-    fn is_there(&self, file: &Arc<File>, stub: &OwnedFd, uri: &str, who: &Identity) -> Result<bool, StageError> {
+    fn is_there(&self, file: &Arc<File>, stub: &OwnedFd, uri: &str, who: &Identity) -> Result<bool> {
         if !self.was_sent(file, stub, uri)? {
             return Ok(false);
         }
@@ -154,7 +148,7 @@ impl Stager {
     }
 
     /// Whether this version of the file was sent to `uri` before.
-    pub(super) fn was_sent(&self, file: &File, stub: &OwnedFd, uri: &str) -> Result<bool, StageError> {
+    pub(super) fn was_sent(&self, file: &File, stub: &OwnedFd, uri: &str) -> Result<bool> {
         let Some(id) = file.id() else { return Ok(false) };
         file.settle()?;
         let (size, modified_ns) = offloaded::version(file, stub)?;
@@ -172,7 +166,7 @@ impl Stager {
         size: u64,
         expected: Option<blake3::Hash>,
         stop: &Stop,
-    ) -> Result<(), StageError> {
+    ) -> Result<()> {
         let failed = |e| StageError::of_source(uri, e);
         let source = retried(stop, || self.opener.open(at, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
         let version = retried(stop, || source.stat()).map_err(|e| e.map_or(StageError::Stopped, failed))?;
@@ -194,7 +188,7 @@ impl Stager {
     }
 
     /// The source record of a file.
-    pub fn source_get(&self, path: &str, who: &Identity) -> Result<Option<Record>, StageError> {
+    pub fn source_get(&self, path: &str, who: &Identity) -> Result<Option<Record>> {
         let fd = open_at(self.volume.tree(), &names(path)?, OFlags::RDONLY, who)?;
         let file = self.files.get_or_open(fd)?;
         Ok(file.source()?.map(|text| Record::parse(&text)).transpose()?)
@@ -210,7 +204,7 @@ impl Stager {
         who: &Identity,
         report: Report,
         stop: &Stop,
-    ) -> Result<Option<Record>, StageError> {
+    ) -> Result<Option<Record>> {
         let fd = open_at(self.volume.tree(), &names(path)?, OFlags::RDWR, who)?;
         if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
             return Err(StageError::path(path, "only files have sources"));
@@ -230,7 +224,7 @@ impl Stager {
         who: &Identity,
         report: Report,
         stop: &Stop,
-    ) -> Result<Option<Record>, StageError> {
+    ) -> Result<Option<Record>> {
         if uris.is_empty() {
             file.set_source(None)?;
             return Ok(None);
@@ -255,14 +249,7 @@ impl Stager {
     }
 
     /// Writes checksums of the present bytes of the file. Returns the bytes that each covers.
-    fn sum_up(
-        &self,
-        file: &Arc<File>,
-        sources: &Sources,
-        verify: bool,
-        meter: &Meter,
-        stop: &Stop,
-    ) -> Result<u64, StageError> {
+    fn sum_up(&self, file: &Arc<File>, sources: &Sources, verify: bool, meter: &Meter, stop: &Stop) -> Result<u64> {
         let layout = file.layout();
         let stripe = layout.as_ref().map_or(1 << 20, |l| l.mirrors[0].segments[0].stripe_size);
         let (size, mut offset, mut all) = (file.size(), 0, Vec::new());
@@ -299,7 +286,7 @@ impl Stager {
 }
 
 /// Size and modification time, pending and settled: they differ after a write to the file.
-fn look(file: &File, stub: &OwnedFd) -> Result<(Version, i64, u64), StageError> {
+fn look(file: &File, stub: &OwnedFd) -> Result<(Version, i64, u64)> {
     let stat = fs::fstat(stub)?;
     let version = Version { size: file.size(), etag: None, modified_ns: file.modified_ns() };
     Ok((version, stat.st_mtime, stat.st_mtime_nsec))

@@ -1,7 +1,7 @@
 //! Sources and destinations under the rate limit of a transfer.
 
 use super::limit::Pace;
-use crate::source::{Deposited, Entry, Identity, Opener, Source, SourceError, Started, Upload, Version};
+use crate::source::{Deposited, Entry, Identity, Opener, Result, Source, Started, Upload, Version};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -12,25 +12,25 @@ pub(super) struct PacedOpener {
 }
 
 impl Opener for PacedOpener {
-    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Source>, SourceError> {
+    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Source>> {
         let source = self.inner.open(uri, who)?;
         Ok(Arc::new(PacedSource { source, pace: self.pace.clone() }))
     }
 
-    fn named(&self, uri: &str, name: &str, who: &Identity) -> Result<String, SourceError> {
+    fn named(&self, uri: &str, name: &str, who: &Identity) -> Result<String> {
         self.inner.named(uri, name, who)
     }
 
-    fn create(&self, uri: &str, who: &Identity) -> Result<Started, SourceError> {
+    fn create(&self, uri: &str, who: &Identity) -> Result<Started> {
         let Started { upload, at } = self.inner.create(uri, who)?;
         Ok(Started { upload: Box::new(PacedUpload { upload, pace: self.pace.clone() }), at })
     }
 
-    fn record(&self, uri: &str, who: &Identity) -> Result<Option<Vec<Deposited>>, SourceError> {
+    fn record(&self, uri: &str, who: &Identity) -> Result<Option<Vec<Deposited>>> {
         self.inner.record(uri, who)
     }
 
-    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, SourceError> {
+    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>> {
         self.inner.list(uri, who)
     }
 }
@@ -41,11 +41,11 @@ struct PacedSource {
 }
 
 impl Source for PacedSource {
-    fn stat(&self) -> Result<Version, SourceError> {
+    fn stat(&self) -> Result<Version> {
         self.source.stat()
     }
 
-    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<(), SourceError> {
+    fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<()> {
         let mut at = offset;
         for piece in buf.chunks_mut(self.pace.piece_bytes()) {
             self.pace.take(piece.len() as u64)?;
@@ -56,7 +56,7 @@ impl Source for PacedSource {
     }
 
     /// Waits before each block is passed on: then the sender has to wait, too.
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let mut stopped = Ok(());
         let read = self.source.read_all(version, &mut |bytes| {
             stopped = self.pace.take(bytes.len() as u64);
@@ -65,7 +65,7 @@ impl Source for PacedSource {
         stopped.and(read)
     }
 
-    fn has_ranges(&self) -> Result<bool, SourceError> {
+    fn has_ranges(&self) -> Result<bool> {
         self.source.has_ranges()
     }
 
@@ -80,7 +80,7 @@ struct PacedUpload {
 }
 
 impl Upload for PacedUpload {
-    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
         for piece in data.chunks(self.pace.piece_bytes()) {
             self.pace.take(piece.len() as u64)?;
             self.upload.append(piece)?;
@@ -88,11 +88,11 @@ impl Upload for PacedUpload {
         Ok(())
     }
 
-    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
+    fn complete(&mut self, expect_size: u64) -> Result<()> {
         self.upload.complete(expect_size)
     }
 
-    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
+    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version> {
         self.upload.finish(expect_size)
     }
 

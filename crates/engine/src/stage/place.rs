@@ -1,7 +1,7 @@
 //! Paths in the mount: checked name by name and resolved beneath its root, with the permissions of the requesting user.
 
-use super::StageError;
 use super::inherit::{self, NewFile};
+use super::{Result, StageError};
 use crate::rights::with_rights_of;
 use crate::source::Identity;
 use meta::namespace::attributes::REQUEST;
@@ -19,7 +19,7 @@ const NAME_BYTES_MAX: usize = 255;
 ///
 /// # Errors
 /// A name is `..`, too long, or contains a control character.
-pub(crate) fn names(path: &str) -> Result<Vec<String>, StageError> {
+pub(crate) fn names(path: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
         if name == ".." {
@@ -37,12 +37,7 @@ pub(crate) fn names(path: &str) -> Result<Vec<String>, StageError> {
 }
 
 /// Opens `names` below the mount's root, as the user. Symbolic links are followed if they stay beneath it.
-pub(crate) fn open_at(
-    tree: BorrowedFd<'_>,
-    names: &[String],
-    flags: OFlags,
-    who: &Identity,
-) -> Result<OwnedFd, StageError> {
+pub(crate) fn open_at(tree: BorrowedFd<'_>, names: &[String], flags: OFlags, who: &Identity) -> Result<OwnedFd> {
     let path = if names.is_empty() { ".".to_string() } else { names.join("/") };
     let tree = tree.try_clone_to_owned().map_err(|_| Errno::MFILE)?;
     let shown = path.clone();
@@ -70,12 +65,7 @@ pub(super) struct Place {
 
 impl Place {
     /// Finds the place; in an existing directory the file gets `last_name`. The user must be able to write there.
-    pub fn find(
-        tree: BorrowedFd<'_>,
-        path: &str,
-        last_name: Option<&str>,
-        who: &Identity,
-    ) -> Result<Place, StageError> {
+    pub fn find(tree: BorrowedFd<'_>, path: &str, last_name: Option<&str>, who: &Identity) -> Result<Place> {
         let mut names = names(path)?;
         let directory = OFlags::PATH | OFlags::DIRECTORY;
         let into = last_name.filter(|_| open_at(tree, &names, directory, who).is_ok());
@@ -91,7 +81,7 @@ impl Place {
     }
 
     /// Attributes of the file with this name, if there is one.
-    pub fn stat(&self) -> Result<Option<Stat>, StageError> {
+    pub fn stat(&self) -> Result<Option<Stat>> {
         match fs::statat(&*self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
@@ -100,7 +90,7 @@ impl Place {
     }
 
     /// Links an open file under the name, as the user, in one step. With `replace` an existing file is replaced.
-    pub fn put(&self, file: BorrowedFd<'_>, replace: bool, who: &Identity) -> Result<(), StageError> {
+    pub fn put(&self, file: BorrowedFd<'_>, replace: bool, who: &Identity) -> Result<()> {
         let from = descriptor_path(file);
         // Another node may put another file into this directory at the same time: the inode's number is this file's alone.
         let inode = fs::fstat(file)?.st_ino;
@@ -119,7 +109,7 @@ impl Place {
     }
 
     /// Creates a directory, as the user, unless it exists. Returns whether it was created.
-    pub fn make_directory(&self, who: &Identity) -> Result<bool, StageError> {
+    pub fn make_directory(&self, who: &Identity) -> Result<bool> {
         let (parent, request) = (self.parent.clone(), inherit::request_of(self.parent()));
         self.act(who, move |name| match fs::mkdirat(&*parent, &name, Mode::from_raw_mode(0o777)) {
             Ok(()) => {
@@ -142,13 +132,13 @@ impl Place {
     }
 
     /// Creates a symbolic link, as the user.
-    pub fn make_symlink(&self, to: &str, who: &Identity) -> Result<(), StageError> {
+    pub fn make_symlink(&self, to: &str, who: &Identity) -> Result<()> {
         let (parent, to) = (self.parent.clone(), to.to_string());
         self.act(who, move |name| fs::symlinkat(&to, &*parent, &name))
     }
 
     /// Attributes of a new file that the user would create here.
-    pub fn new_file(&self, who: &Identity) -> Result<NewFile, StageError> {
+    pub fn new_file(&self, who: &Identity) -> Result<NewFile> {
         let (parent, mask, gid) = (self.parent.clone(), who.mask(), who.gid);
         self.act(who, move |_| NewFile::ask(parent.as_fd(), mask, gid))
     }
@@ -157,7 +147,7 @@ impl Place {
         &self,
         who: &Identity,
         work: impl FnOnce(String) -> rustix::io::Result<T> + Send + 'static,
-    ) -> Result<T, StageError> {
+    ) -> Result<T> {
         let name = self.name.clone();
         let done = with_rights_of(who, move || work(name)).map_err(|e| StageError::path(&self.shown, e))?;
         done.map_err(|e| match e {

@@ -15,7 +15,7 @@ use super::progress::Meter;
 use super::record;
 use super::sources::Sources;
 use super::tree::Missing;
-use super::{Report, StageError, StageIn, Staged, Stager, Stop};
+use super::{Report, Result, StageError, StageIn, Staged, Stager, Stop};
 use crate::source::Identity;
 use object::workers::side_by_side;
 use parking_lot::Mutex;
@@ -87,7 +87,7 @@ impl Stager {
     }
 
     /// Fetches a share for another node, on behalf of a user there.
-    pub fn bring(&self, uid: u32, gid: u32, share: Value, report: Report, stop: &Stop) -> Result<Value, StageError> {
+    pub fn bring(&self, uid: u32, gid: u32, share: Value, report: Report, stop: &Stop) -> Result<Value> {
         let share = serde_json::from_value(share).map_err(|error| crate::Error::State(error.to_string()))?;
         let who = |umask| Identity { uid, gid, umask, ..Identity::default() };
         let paced = self.paced(None, uid, stop);
@@ -131,7 +131,7 @@ impl Stager {
         stop: &Stop,
         done: &(dyn Fn(&Staged) + Sync),
         missing: Option<&Missing>,
-    ) -> Result<Staged, StageError> {
+    ) -> Result<Staged> {
         // The size of a whole file is unknown here: under a limit, helpers get only parts of files.
         let is_limited = self.pace.as_ref().is_some_and(|pace| pace.own.is_some());
         let helpers = self.helpers(who).filter(|_| files.len() > 1 && !is_limited);
@@ -162,7 +162,7 @@ impl Stager {
         who: &Identity,
         report: Report,
         stop: &Stop,
-    ) -> Result<(), StageError> {
+    ) -> Result<()> {
         let sources = Sources::open(&*self.opener, uris, who, stop)?;
         let incoming = Incoming::join(self, key, progress.clone())?;
         if sources.list.first().is_none_or(|(place, _)| place.version != progress.version) {
@@ -233,11 +233,11 @@ pub(super) fn work_off<T: Send>(
     threads: usize,
     helpers: Option<&Helpers>,
     most: usize,
-    here: impl Fn(T) -> Result<(), StageError> + Sync,
-    elsewhere: impl Fn(&Helpers, &str, &mut Vec<T>) -> Result<(), StageError> + Sync,
-) -> Result<(), StageError> {
+    here: impl Fn(T) -> Result<()> + Sync,
+    elsewhere: impl Fn(&Helpers, &str, &mut Vec<T>) -> Result<()> + Sync,
+) -> Result<()> {
     let (todo, failed) = (Mutex::new(VecDeque::from(list)), Mutex::new(None));
-    let goes_on = |result: Result<(), StageError>| {
+    let goes_on = |result: Result<()>| {
         let mut failed = failed.lock();
         if let Err(error) = result {
             failed.get_or_insert(error);

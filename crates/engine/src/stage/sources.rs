@@ -1,7 +1,7 @@
 //! The sources of one file: opening, comparison, probing.
 
 use super::progress::Meter;
-use super::{StageError, Stop};
+use super::{Result, StageError, Stop};
 use crate::source::{Identity, Opener, Place, SOURCES_MAX, Source, SourceError, check_uri};
 use object::workers::apart;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct Sources {
 
 impl Sources {
     /// Opens the sources and probes their versions and ranges. The first one that answers determines the size.
-    pub fn open(opener: &dyn Opener, uris: &[String], who: &Identity, stop: &Stop) -> Result<Sources, StageError> {
+    pub fn open(opener: &dyn Opener, uris: &[String], who: &Identity, stop: &Stop) -> Result<Sources> {
         if uris.is_empty() || uris.len() > SOURCES_MAX {
             return Err(StageError::path("", format!("name one to {SOURCES_MAX} sources")));
         }
@@ -86,7 +86,7 @@ impl Sources {
     }
 
     /// Reads all bytes of the first source, in order.
-    pub fn read_all(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), StageError> {
+    pub fn read_all(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<()> {
         let (place, source) = &self.list[0];
         self.used[0].store(true, Ordering::Relaxed);
         source.read_all(&place.version, each).map_err(|e| StageError::of_source(&place.uri, e))
@@ -94,13 +94,7 @@ impl Sources {
 
     /// Reads `len` bytes from the first source with ranges that can provide them. The meter shows the bytes that arrive;
     /// those of a read that failed are subtracted.
-    pub fn read_at(
-        &self,
-        offset: u64,
-        len: usize,
-        stop: &Stop,
-        meter: Option<&Meter<'_>>,
-    ) -> Result<Vec<u8>, StageError> {
+    pub fn read_at(&self, offset: u64, len: usize, stop: &Stop, meter: Option<&Meter<'_>>) -> Result<Vec<u8>> {
         let mut shown = 0;
         let mut show = |arrived: u64| {
             if let Some(meter) = meter {
@@ -140,7 +134,7 @@ impl Sources {
     }
 
     /// Checks that the sources of the fetched bytes are unchanged.
-    pub fn check_unchanged(&self, stop: &Stop) -> Result<(), StageError> {
+    pub fn check_unchanged(&self, stop: &Stop) -> Result<()> {
         let used = self.list.iter().zip(&self.used).filter(|(_, used)| used.load(Ordering::Relaxed));
         for ((place, source), _) in used {
             let now = retried(stop, || unless_stopped(stop, source, |source| source.stat()))
@@ -154,7 +148,7 @@ impl Sources {
     }
 }
 
-fn look(opener: &dyn Opener, uri: &str, who: &Identity, stop: &Stop) -> Result<(Place, Arc<dyn Source>), StageError> {
+fn look(opener: &dyn Opener, uri: &str, who: &Identity, stop: &Stop) -> Result<(Place, Arc<dyn Source>)> {
     let source = retried(stop, || opener.open(uri, who)).map_err(|e| stopped_or(uri, e))?;
     let stat = || unless_stopped(stop, &source, |source| source.stat());
     let version = retried(stop, stat).map_err(|e| stopped_or(uri, e))?;

@@ -3,7 +3,7 @@
 use super::error::SHOWN_MAX;
 use super::manifest::{self, Line, ManifestIn};
 use super::place::{Place, names};
-use super::{BadLine, Chosen, Progress, Report, StageError, StageIn, Staged, Stager, Stop};
+use super::{BadLine, Chosen, Progress, Report, Result, StageError, StageIn, Staged, Stager, Stop};
 use crate::source::{Entry, EntryKind, Identity, SourceError};
 use parking_lot::Mutex;
 use rustix::fs::FileType;
@@ -22,7 +22,7 @@ impl Stager {
         who: &Identity,
         report: Report,
         stop: &Stop,
-    ) -> Result<Staged, StageError> {
+    ) -> Result<Staged> {
         if let Some(lines) = self.record(what, chosen, who)? {
             return self.stage_in_lines(lines, what.replace, what.keep, who, report, stop);
         }
@@ -50,12 +50,7 @@ impl Stager {
     }
 
     /// The selected files of a record; `None` if the source is no record.
-    pub(super) fn record(
-        &self,
-        what: &StageIn,
-        chosen: &Chosen,
-        who: &Identity,
-    ) -> Result<Option<Vec<Line>>, StageError> {
+    pub(super) fn record(&self, what: &StageIn, chosen: &Chosen, who: &Identity) -> Result<Option<Vec<Line>>> {
         let uri = one_source(what)?;
         let Some(mut files) = self.opener.record(uri, who).map_err(|e| StageError::of_source(uri, e))? else {
             return Ok(None);
@@ -69,7 +64,7 @@ impl Stager {
     }
 
     /// The selected entries of a directory, with their parent directories.
-    pub(super) fn entries(&self, what: &StageIn, chosen: &Chosen, who: &Identity) -> Result<Vec<Entry>, StageError> {
+    pub(super) fn entries(&self, what: &StageIn, chosen: &Chosen, who: &Identity) -> Result<Vec<Entry>> {
         let uri = one_source(what)?;
         let mut entries = self.opener.list(uri, who).map_err(|e| StageError::of_source(uri, e))?;
         entries.iter().try_for_each(|entry| check_entry(uri, entry))?;
@@ -89,7 +84,7 @@ impl Stager {
     }
 
     /// The selected lines of a manifest.
-    pub(super) fn lines(&self, what: &ManifestIn, chosen: &Chosen, who: &Identity) -> Result<Vec<Line>, StageError> {
+    pub(super) fn lines(&self, what: &ManifestIn, chosen: &Chosen, who: &Identity) -> Result<Vec<Line>> {
         let mut lines = match &what.text {
             Some(text) => manifest::parse(what, text)?,
             None => manifest::parse(what, &self.text_of(&what.name, who)?)?,
@@ -113,7 +108,7 @@ impl Stager {
         who: &Identity,
         report: Report,
         stop: &Stop,
-    ) -> Result<Staged, StageError> {
+    ) -> Result<Staged> {
         let lines = self.lines(what, chosen, who)?;
         self.stage_in_lines(lines, what.replace, what.keep, who, report, stop)
     }
@@ -126,7 +121,7 @@ impl Stager {
         who: &Identity,
         report: Report,
         stop: &Stop,
-    ) -> Result<Staged, StageError> {
+    ) -> Result<Staged> {
         let mut bad = Vec::new();
         for line in &lines {
             if let Err(e) = self.opener.open(&line.uri, who) {
@@ -156,7 +151,7 @@ impl Stager {
     }
 
     /// Reads a text from a source.
-    fn text_of(&self, uri: &str, who: &Identity) -> Result<String, StageError> {
+    fn text_of(&self, uri: &str, who: &Identity) -> Result<String> {
         crate::source::check_uri(uri)?;
         let permanent = |why: String| SourceError::Permanent(why);
         let read = || {
@@ -178,7 +173,7 @@ impl Stager {
         read().map_err(|e| StageError::of_source(uri, e))
     }
 
-    fn make_directory(&self, path: &str, who: &Identity, staged: &mut Staged) -> Result<(), StageError> {
+    fn make_directory(&self, path: &str, who: &Identity, staged: &mut Staged) -> Result<()> {
         // An existing directory needs no write permission; only a missing one does.
         let there = names(path)?;
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
@@ -190,7 +185,7 @@ impl Stager {
         Ok(())
     }
 
-    fn make_link(&self, path: &str, to: &str, who: &Identity, staged: &mut Staged) -> Result<(), StageError> {
+    fn make_link(&self, path: &str, to: &str, who: &Identity, staged: &mut Staged) -> Result<()> {
         let place = Place::find(self.volume.tree(), path, None, who)?;
         match place.stat()?.map(|s| FileType::from_raw_mode(s.st_mode)) {
             None => {
@@ -204,7 +199,7 @@ impl Stager {
     }
 }
 
-fn one_source(what: &StageIn) -> Result<&str, StageError> {
+fn one_source(what: &StageIn) -> Result<&str> {
     let [uri] = what.uris.as_slice() else {
         return Err(StageError::path(&what.path, "a directory has one source"));
     };
@@ -213,7 +208,7 @@ fn one_source(what: &StageIn) -> Result<&str, StageError> {
 }
 
 /// Requests for the files among the entries of a directory, with their sizes.
-pub(super) fn files_of(what: &StageIn, entries: &[Entry]) -> Result<Vec<(StageIn, Option<u64>)>, StageError> {
+pub(super) fn files_of(what: &StageIn, entries: &[Entry]) -> Result<Vec<(StageIn, Option<u64>)>> {
     let (uri, root) = (one_source(what)?, names(&what.path)?.join("/"));
     let file = |entry: &Entry| {
         let EntryKind::File(size) = entry.kind else { return None };
@@ -226,7 +221,7 @@ pub(super) fn files_of(what: &StageIn, entries: &[Entry]) -> Result<Vec<(StageIn
 }
 
 /// Fails if the patterns select none of the files, probably by mistake.
-pub(super) fn some_chosen(uri: &str, chosen: usize, of: usize) -> Result<(), StageError> {
+pub(super) fn some_chosen(uri: &str, chosen: usize, of: usize) -> Result<()> {
     if chosen > 0 || of == 0 {
         return Ok(());
     }
@@ -256,7 +251,7 @@ impl Missing {
         true
     }
 
-    fn ended(self, of: usize) -> Result<(), StageError> {
+    fn ended(self, of: usize) -> Result<()> {
         let (failed, first) = self.all.into_inner();
         if failed == 0 { Ok(()) } else { Err(StageError::Files { failed, of, first }) }
     }
@@ -289,7 +284,7 @@ impl TreeProgress {
 }
 
 /// Checks an entry of a server's listing, which is hostile input: its path must stay below the directory.
-fn check_entry(uri: &str, entry: &Entry) -> Result<(), StageError> {
+fn check_entry(uri: &str, entry: &Entry) -> Result<()> {
     let clean = names(&entry.path).is_ok_and(|n| n.join("/") == entry.path);
     let link = !matches!(&entry.kind, EntryKind::Symlink(to) if to.is_empty() || to.contains('\0'));
     if clean && link {

@@ -17,10 +17,8 @@ pub struct Snapshot {
     /// All other numbers: name and value, in the order of the table.
     pub numbers: Vec<(String, u64)>,
     /// The store of the state.
-    #[serde(default)]
     pub state: Option<StateCounts>,
     /// The block cache, if there is one.
-    #[serde(default)]
     pub cache: Option<CacheCounts>,
 }
 

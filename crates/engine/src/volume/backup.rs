@@ -2,7 +2,7 @@
 
 use super::identity;
 use super::lock::Lock;
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, Result};
 use super::state_store::{Kept, Reached};
 use super::{Config, VolumeId, namespace};
 use meta::state::State;
@@ -21,7 +21,7 @@ pub struct AtRest {
 
 impl AtRest {
     /// Locks the volume against daemons.
-    pub fn take(config: &Config) -> Result<AtRest, Problems> {
+    pub fn take(config: &Config) -> Result<AtRest> {
         config.make_state_dir().map_err(|e| {
             Problems::refused(format!("{}: {e}", config.state.display()), "Name another as `state_dir`")
         })?;
@@ -36,7 +36,7 @@ impl AtRest {
     }
 
     /// Opens the volume's state, and creates it if it is missing.
-    pub fn state(&self, config: &Config) -> Result<Arc<dyn State>, Problems> {
+    pub fn state(&self, config: &Config) -> Result<Arc<dyn State>> {
         Reached::open(config)
             .and_then(|reached| reached.of(config, self.volume))
             .map_err(|e| Problems::refused(e, DAMAGED))
@@ -44,14 +44,14 @@ impl AtRest {
 }
 
 /// Writes a backup of the state; returns the number of its rows.
-pub fn dump_state(config: &Config, file: &Path) -> Result<usize, Problems> {
+pub fn dump_state(config: &Config, file: &Path) -> Result<usize> {
     let rest = AtRest::take(config)?;
     dump::write(&*rest.state(config)?, rest.volume, file)
         .map_err(|e| Problems::refused(e, "Name a file where there is room"))
 }
 
 /// Replaces the volume's state by a backup; returns the number of rows. A state that is not empty needs `replace`.
-pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, Problems> {
+pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize> {
     let mut backup = dump::read(file).map_err(|why| Problems::refused(why, "Use another backup"))?;
     let rest = AtRest::take(config)?;
     let state = rest.state(config)?;
@@ -72,7 +72,7 @@ pub fn load_state(config: &Config, file: &Path, replace: bool) -> Result<usize, 
 }
 
 /// Assigns the namespace to the present state that `volume.toml` names.
-pub fn adopt_state(config: &Config) -> Result<(), Problems> {
+pub fn adopt_state(config: &Config) -> Result<()> {
     let rest = AtRest::take(config)?;
     let kept = Kept::look(config, rest.volume).map_err(|error| Problems::refused(error, DAMAGED))?;
     if kept == Kept::Nothing {
@@ -88,7 +88,7 @@ pub fn adopt_state(config: &Config) -> Result<(), Problems> {
     adopt(config, &rest, &*state, None)
 }
 
-fn adopt(config: &Config, rest: &AtRest, state: &dyn State, epoch: Option<u32>) -> Result<(), Problems> {
+fn adopt(config: &Config, rest: &AtRest, state: &dyn State, epoch: Option<u32>) -> Result<()> {
     let adopted = identity::adopt(config, state, rest.volume, epoch).and_then(|()| state.finish());
     adopted.map_err(|error| {
         let mend = "Mend that and do it again; until then the volume is not opened";

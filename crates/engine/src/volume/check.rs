@@ -4,7 +4,7 @@ use super::VolumeId;
 use super::config::{Config, Keeping, TargetConfig};
 use super::joining;
 use super::namespace;
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, Result};
 use super::real_paths;
 use super::sections::StateStore;
 use super::state_store::known_targets;
@@ -28,7 +28,7 @@ const OLDER: &str = "Take all nodes down (`entrepot down`), then start all with 
 pub const STATE_FILE: &str = "state.db";
 
 /// Finds all problems.
-pub fn check(config: &Config) -> Result<(), Problems> {
+pub fn check(config: &Config) -> Result<()> {
     formats(config)?;
     let mut check = Check { config, problems: Vec::new() };
     let known = check.known_targets();
@@ -36,7 +36,7 @@ pub fn check(config: &Config) -> Result<(), Problems> {
 }
 
 /// Finds all problems, given the known targets.
-pub fn check_as(config: &Config, known: &[TargetRecord]) -> Result<(), Problems> {
+pub fn check_as(config: &Config, known: &[TargetRecord]) -> Result<()> {
     formats(config)?;
     Check { config, problems: Vec::new() }.all(Some(known.to_vec()))
 }
@@ -48,7 +48,7 @@ pub fn found_on(
     found: Result<Identity, IdentityError>,
     volume: VolumeId,
     known: &[TargetRecord],
-) -> Result<(), Problems> {
+) -> Result<()> {
     let mut check = Check { config, problems: Vec::new() };
     let shown = match &target.keeping {
         Keeping::Directory(path) => path.display().to_string(),
@@ -59,7 +59,7 @@ pub fn found_on(
 }
 
 /// Checks the formats of namespace and nodes; with a newer one nothing more is checked.
-fn formats(config: &Config) -> Result<(), Problems> {
+fn formats(config: &Config) -> Result<()> {
     let mut check = Check { config, problems: Vec::new() };
     let namespace = namespace::check_format(&config.namespace).err().map(|cause| (cause, true));
     match namespace.or_else(|| config.is_shared().then(|| joining::foreign_node(&config.namespace)).flatten()) {
@@ -77,7 +77,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn all(mut self, known: Option<Vec<TargetRecord>>) -> Result<(), Problems> {
+    fn all(mut self, known: Option<Vec<TargetRecord>>) -> Result<()> {
         let config = self.config;
         self.directory(&config.namespace, config.namespace_place, "the namespace");
         if !config.state_is_derived || config.state.exists() {

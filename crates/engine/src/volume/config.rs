@@ -1,6 +1,6 @@
 //! The checked contents of `volume.toml`, with every default filled in.
 
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, Result};
 use super::sections::{
     Accounting, Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Jobs, LayoutConfig, Mount, Mover, Purge,
     Recovery, Replication, Scrub, Stage, StateStore, Stripes, Tiering,
@@ -132,12 +132,12 @@ impl TargetConfig {
 impl Config {
     /// Reads and checks a `volume.toml`: its text alone, no directory is looked at. `file` is the path for messages
     /// and for relative paths.
-    pub fn parse(file: &Path, text: &str) -> Result<Config, Problems> {
+    pub fn parse(file: &Path, text: &str) -> Result<Config> {
         super::parse::parse(file, text)
     }
 
     /// Reads and checks a `volume.toml` and all directories that it names. Touches nothing.
-    pub fn load(file: &Path) -> Result<Config, Problems> {
+    pub fn load(file: &Path) -> Result<Config> {
         let config = Config::read(file)?;
         super::check::check(&config)?;
         Ok(config)
@@ -145,7 +145,7 @@ impl Config {
 
     /// Reads and checks a `volume.toml`, and no directory. A link is the file that it leads to: paths are relative to that,
     /// and that is what changes.
-    pub fn read(file: &Path) -> Result<Config, Problems> {
+    pub fn read(file: &Path) -> Result<Config> {
         let unreadable = |error: std::io::Error| {
             let problem = Problem::new(
                 format!("{} cannot be read: {error}", file.display()),

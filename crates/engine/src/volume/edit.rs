@@ -1,7 +1,7 @@
 //! Adding, removing and changing a `[[target]]` block of a `volume.toml`, leaving every other line and comment as it is.
 
 use super::config::Config;
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, Result};
 use super::template;
 use object::host::rename_durably;
 use policy::stripe::device::Measured;
@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Appends a block.
-pub fn append_target(file: &Path, name: &str, path: &str, tier: &str) -> Result<(), Problems> {
+pub fn append_target(file: &Path, name: &str, path: &str, tier: &str) -> Result<()> {
     change(file, name, true, |text| {
         let newline = if text.ends_with('\n') { "" } else { "\n" };
         Some(format!("{text}{newline}{}", template::block(name, path, tier)))
@@ -18,7 +18,7 @@ pub fn append_target(file: &Path, name: &str, path: &str, tier: &str) -> Result<
 }
 
 /// Removes the block of that name, if there is one.
-pub fn remove_target(file: &Path, name: &str) -> Result<(), Problems> {
+pub fn remove_target(file: &Path, name: &str) -> Result<()> {
     change(file, name, false, |text| {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         let block = block(&lines, name)?;
@@ -27,7 +27,7 @@ pub fn remove_target(file: &Path, name: &str) -> Result<(), Problems> {
 }
 
 /// Writes `device = "..."` into the block of a target.
-pub fn set_device(file: &Path, name: &str, device: &Measured) -> Result<(), Problems> {
+pub fn set_device(file: &Path, name: &str, device: &Measured) -> Result<()> {
     let failed = |cause: String| {
         let mend = format!("Write device = \"{device}\" into the `[[target]]` block \"{name}\" by hand");
         Problems::one(Problem::new(cause, format!("{} still has the old block", file.display()), mend))
@@ -72,7 +72,7 @@ fn names(block: &str) -> Option<String> {
 }
 
 /// Replaces the file in one step, after a check that only this target was added or removed.
-fn change(file: &Path, name: &str, present: bool, edit: impl FnOnce(&str) -> Option<String>) -> Result<(), Problems> {
+fn change(file: &Path, name: &str, present: bool, edit: impl FnOnce(&str) -> Option<String>) -> Result<()> {
     let failed = |cause: String| {
         Problems::one(Problem::new(
             cause,

@@ -4,7 +4,8 @@
 //! The lock in the state directory keeps a second volume from one state. The lock in the namespace keeps a second
 //! daemon from one volume, whatever their state directories are.
 
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, Result};
+use object::host;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -29,9 +30,8 @@ impl Lock {
 
     /// Takes both locks, or reports their holder. `shared`: other nodes may have the namespace, but no daemon that
     /// wants it alone.
-    pub fn take(state_dir: &Path, namespace: &Path, shared: bool) -> Result<Lock, Problems> {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let holder = format!("{} on {}, with state in {}", std::process::id(), host.trim(), state_dir.display());
+    pub fn take(state_dir: &Path, namespace: &Path, shared: bool) -> Result<Lock> {
+        let holder = format!("{} on {}, with state in {}", std::process::id(), host::name(), state_dir.display());
         let (alone, with_others) = (FlockOperation::NonBlockingLockExclusive, FlockOperation::NonBlockingLockShared);
         let state = lock(&state_dir.join("lock"), &holder, "`state`", alone)?;
         let way = if shared { with_others } else { alone };
@@ -39,7 +39,7 @@ impl Lock {
     }
 }
 
-fn lock(path: &Path, holder: &str, key: &str, way: FlockOperation) -> Result<File, Problems> {
+fn lock(path: &Path, holder: &str, key: &str, way: FlockOperation) -> Result<File> {
     let refused = |cause: String, mend: &str| Problems::one(Problem::new(cause, "the volume is not opened", mend));
     let failed = |errno: Errno| {
         let mend = format!("Put {key} on a file system of yours that has locks (`flock`)");

@@ -5,7 +5,7 @@ use super::config::{Config, Keeping, TargetConfig};
 use super::ids::Ids;
 use super::lock::Lock;
 use super::orders::{Orders, tell};
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, Result};
 use super::sections::Prefer;
 use super::servers::{FileServer, FileServers};
 use super::state_store::Reached;
@@ -55,7 +55,7 @@ fn unreached(error: Error) -> Problems {
 impl Volume {
     /// Checks everything, then takes the lock, formats new parts and opens everything. A known target is opened as
     /// failed if its directory is missing or replaced, or its `servers` do not answer. A new target is refused then.
-    pub fn open(config: Config, servers: &dyn FileServers) -> Result<Volume, Problems> {
+    pub fn open(config: Config, servers: &dyn FileServers) -> Result<Volume> {
         check::check(&config)?;
         let shared = config.is_shared();
         if !shared && joining::had_nodes(&config.namespace) {
@@ -126,7 +126,7 @@ fn add_all(
     volume: VolumeId,
     state: &dyn State,
     known: &[TargetRecord],
-) -> Result<(Arc<Targets>, Vec<TargetId>), Problems> {
+) -> Result<(Arc<Targets>, Vec<TargetId>)> {
     let targets = Targets::new(options(config));
     let host = host::name();
     let reached = |target| Found::reach(config, target, servers, volume, known);
@@ -170,7 +170,7 @@ pub(super) fn of_several_nodes(config: &Config) -> Problems {
 }
 
 /// The state directory holds the control socket and all users' jobs.
-fn close_to_others(state_dir: &std::path::Path) -> Result<(), Problems> {
+fn close_to_others(state_dir: &std::path::Path) -> Result<()> {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(state_dir, mode).map_err(|error| failed(format!("{}: {error}", state_dir.display())))
 }
@@ -190,7 +190,7 @@ impl<'a> Found<'a> {
         servers: &dyn FileServers,
         volume: VolumeId,
         known: &[TargetRecord],
-    ) -> Result<Found<'a>, Problems> {
+    ) -> Result<Found<'a>> {
         if !target.is_on(&host::name()) {
             return Ok(Found::Away);
         }
@@ -242,7 +242,7 @@ pub(super) fn format_target(
     volume: VolumeId,
     name: &str,
     found: &Found<'_>,
-) -> Result<TargetRecord, Problems> {
+) -> Result<TargetRecord> {
     let unusable = |error: IdentityError| problem(format!("{name} cannot be made a target: {error}"));
     let root = found.root().map_err(|errno| unusable(errno.into()))?;
     let number = match Identity::read_at(&root) {

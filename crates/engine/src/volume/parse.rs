@@ -2,7 +2,7 @@
 
 use super::config::{Config, Keeping, TargetConfig};
 use super::keys::Directory;
-use super::problem::Problems;
+use super::problem::Result;
 use super::section::{Reading, Section};
 use super::sections::{
     Accounting, Burst, Cache, Checksums, Endpoint, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery,
@@ -18,7 +18,7 @@ use toml::de::{DeTable, DeValue};
 const DEFAULT_TIER: &str = "default";
 
 /// Reads and checks the text alone.
-pub fn parse(file: &Path, text: &str) -> Result<Config, Problems> {
+pub fn parse(file: &Path, text: &str) -> Result<Config> {
     let reading = Reading::new(file, text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {

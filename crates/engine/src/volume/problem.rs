@@ -71,6 +71,9 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Result of a check.
+pub type Result<T, E = Problems> = std::result::Result<T, E>;
+
 /// All problems; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);

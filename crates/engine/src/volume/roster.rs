@@ -3,7 +3,7 @@
 use super::config::{Keeping, TargetConfig};
 use super::open::{self, Found};
 use super::orders::{Order as Given, tell, tell_now};
-use super::problem::{Problem, Problems, UNCHANGED};
+use super::problem::{Problem, Problems, Result, UNCHANGED};
 use super::{Volume, check, edit};
 use meta::messages::Message;
 use meta::state::TargetRecord;
@@ -29,7 +29,7 @@ pub enum Followed {
 impl Volume {
     /// Fails, restores or drains a target, durably; returns its state after that. While a shared store is away, the
     /// order holds on this node and is kept, which is reported as an error.
-    pub fn order_target(&self, name: &str, order: Order) -> Result<State, Problems> {
+    pub fn order_target(&self, name: &str, order: Order) -> Result<State> {
         let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
         if target.reach() == Reach::Elsewhere && order != Order::Fail {
             let only_on =
@@ -191,7 +191,7 @@ impl Volume {
     }
 
     /// Formats a directory as a new target, uses it at once, then appends it to `volume.toml`.
-    pub fn add_target(&self, name: &str, path: &Path, tier: &str) -> Result<(), Problems> {
+    pub fn add_target(&self, name: &str, path: &Path, tier: &str) -> Result<()> {
         let tier_number = self.config.tiers.iter().position(|known| known == tier).ok_or_else(|| {
             let known = self.config.tiers.join(", ");
             Problems::refused(format!("there is no tier \"{tier}\""), format!("Use one of: {known}"))
@@ -235,7 +235,7 @@ impl Volume {
     }
 
     /// Forgets a target that is empty (with `force`: whatever it holds), then removes its block from `volume.toml`.
-    pub fn remove_target(&self, name: &str, force: bool) -> Result<(), Problems> {
+    pub fn remove_target(&self, name: &str, force: bool) -> Result<()> {
         let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
         if !force {
             let drain = format!("`entrepot target drain {name}` moves everything off; `--force` gives up its data");

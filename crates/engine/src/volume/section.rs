@@ -4,6 +4,7 @@ use super::problem::{Problem, Problems};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
+use strsim::levenshtein;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -144,8 +145,8 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
             if asked.contains(&name) {
                 continue;
             }
-            let near =
-                asked.iter().filter(|known| distance(known, name) <= 2).min_by_key(|known| distance(known, name));
+            let distance = |known: &&&str| levenshtein(known, name);
+            let near = asked.iter().filter(|known| distance(known) <= 2).min_by_key(distance);
             let mend = match near {
                 Some(known) => format!("Did you mean `{known}`?"),
                 None => format!("Remove it; valid here are: {}", asked.join(", ")),
@@ -159,20 +160,4 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
 pub fn integer(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;
     u64::from_str_radix(integer.as_str(), integer.radix()).ok()
-}
-
-/// Number of letters to change, add or drop between two words (Levenshtein distance).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let change = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

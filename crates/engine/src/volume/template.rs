@@ -1,7 +1,7 @@
 //! The commented `volume.toml` that a new volume starts with.
 
 use super::keys::Key;
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, Result};
 use super::sections;
 use object::volume_id::unique;
 use std::io::Write;
@@ -120,7 +120,7 @@ fn watched(text: &str, listen: SocketAddr) -> String {
 
 /// Writes a `volume.toml` and creates its directories below `dir`; returns the file's path. Refuses to overwrite.
 /// `listen` adds an endpoint at that address, with a new token.
-pub fn init(dir: &Path, listen: Option<SocketAddr>) -> Result<PathBuf, Problems> {
+pub fn init(dir: &Path, listen: Option<SocketAddr>) -> Result<PathBuf> {
     let file = dir.join("volume.toml");
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let failed = |path: &Path, error: &std::io::Error| {

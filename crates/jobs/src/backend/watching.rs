@@ -1,7 +1,7 @@
 //! Watching a job, for all backends: each change of its state, and the progress of its data.
 
 use super::{Backend, Core};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::request::{JobId, Watched};
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,9 @@ impl<B: Backend> Core<B> {
     pub fn watch_job(
         &self,
         id: JobId,
-        look: impl Fn() -> Result<Watched, Error>,
+        look: impl Fn() -> Result<Watched>,
         progress: &mut dyn FnMut(&Watched) -> bool,
-    ) -> Result<Watched, Error> {
+    ) -> Result<Watched> {
         let mut told: Option<(Watched, Instant)> = None;
         loop {
             let seen = self.table.lock().jobs.get(&id).map(|job| (job.state, job.detail.clone()));

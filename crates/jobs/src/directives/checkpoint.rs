@@ -6,14 +6,14 @@
 //! `path` is a pattern as in `volume.toml`, without `{app}`, relative to the directory of the job's submission. All
 //! other words are optional.
 
-use super::words::{self, Refusal};
+use super::words::{self, Refusal, Result};
 use crate::request::Checkpoint;
 use policy::burst::pattern::Pattern;
 
 const FORM: &str = "write #CHECKPOINT path=PATTERN [app=NAME] [nodes=N] [mtbf=SPAN] [interval=SPAN]";
 
 /// Parses the text after `#CHECKPOINT`.
-pub(super) fn read(line: u32, text: &str) -> Result<Checkpoint, Refusal> {
+pub(super) fn read(line: u32, text: &str) -> Result<Checkpoint> {
     let words::Fields { words, .. } = words::split(text)?;
     let mut read = Checkpoint { line, path: String::new(), app: None, nodes: None, mtbf_s: None, interval_s: None };
     let mut seen = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn read(line: u32, text: &str) -> Result<Checkpoint, Refusal> {
     }
 }
 
-fn application(value: &str) -> Result<String, Refusal> {
+fn application(value: &str) -> Result<String> {
     if value.is_empty() || value.len() > 200 || value.contains('/') {
         let cause = format!("{value:?} cannot be the name of an application");
         return Err(Refusal::new(cause, "give a name of at most 200 bytes without a slash"));
@@ -53,13 +53,13 @@ fn application(value: &str) -> Result<String, Refusal> {
     Ok(value.into())
 }
 
-fn nodes(value: &str) -> Result<u64, Refusal> {
+fn nodes(value: &str) -> Result<u64> {
     let n = value.parse().ok().filter(|n| (1..=10_000_000).contains(n));
     n.ok_or_else(|| Refusal::new(format!("nodes is {value:?}"), "write a whole number from 1"))
 }
 
 /// `90s`, `10m` or `10min`, `2h`, `1d`; seconds alone.
-fn span(key: &str, value: &str) -> Result<u64, Refusal> {
+fn span(key: &str, value: &str) -> Result<u64> {
     let seconds = policy::units::span_ns(value).map(|ns| ns / 1_000_000_000);
     seconds.filter(|s| (1..=100 * 365 * 86_400).contains(s)).ok_or_else(|| {
         Refusal::new(format!("{key} is {value:?}"), "write a span such as 90s, 30min, 2h or 5d, of at most 100 years")

@@ -7,7 +7,7 @@
 //! ```
 //! Source: Slurm's burst buffer guide, and the words of DataWarp's user guide.
 
-use super::words::Refusal;
+use super::words::{Refusal, Result};
 use crate::request::{JobDirectory, PartKind, Persistent};
 
 /// The variable of the directory that all nodes of a job share.
@@ -40,7 +40,7 @@ pub fn variable(word: &str) -> Option<(&str, &str)> {
 }
 
 /// Parses the text after `#DW` or `#BB`.
-pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line, Refusal> {
+pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line> {
     let closed = |text| shlex::split(text).ok_or_else(|| Refusal::new("a quote is not closed", "close it"));
     if let Some(c) = text.trim_end().chars().find(|c| c.is_control() && *c != '\t') {
         let cause = format!("the directive holds the control character {}", c.escape_default());
@@ -87,7 +87,7 @@ pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line, Refusal> {
     Ok(read)
 }
 
-fn own(line: u32, words: &mut Fields) -> Result<Line, Refusal> {
+fn own(line: u32, words: &mut Fields) -> Result<Line> {
     words.is_scratch()?;
     let capacity_bytes = words.capacity()?;
     let access = words.take("access_mode").unwrap_or_else(|| "striped".into());
@@ -106,7 +106,7 @@ fn own(line: u32, words: &mut Fields) -> Result<Line, Refusal> {
     Ok(Line::Own(JobDirectory { line, capacity_bytes, striped, private, leaves: false, path: None }))
 }
 
-fn create(line: u32, words: &mut Fields) -> Result<Line, Refusal> {
+fn create(line: u32, words: &mut Fields) -> Result<Line> {
     words.is_scratch()?;
     let name = words.name()?;
     let create_bytes = Some(words.capacity()?);
@@ -119,7 +119,7 @@ fn create(line: u32, words: &mut Fields) -> Result<Line, Refusal> {
     Ok(Line::Persistent(Persistent { line, name, create_bytes, path: None }))
 }
 
-fn stage_in(words: &mut Fields) -> Result<Line, Refusal> {
+fn stage_in(words: &mut Fields) -> Result<Line> {
     let is_directory = words.is_directory()?;
     let (source, destination) = (words.must("source")?, words.must("destination")?);
     let uri = words.uri("source", &source)?;
@@ -130,7 +130,7 @@ fn stage_in(words: &mut Fields) -> Result<Line, Refusal> {
     Ok(Line::Stage(PartKind::StageIn, argv))
 }
 
-fn stage_out(words: &mut Fields) -> Result<Line, Refusal> {
+fn stage_out(words: &mut Fields) -> Result<Line> {
     words.is_directory()?;
     let (source, destination) = (words.must("source")?, words.must("destination")?);
     let source = words.in_a_directory("source", source)?;
@@ -146,7 +146,7 @@ struct Fields {
 }
 
 impl Fields {
-    fn read(of: &str, words: &[String]) -> Result<Fields, Refusal> {
+    fn read(of: &str, words: &[String]) -> Result<Fields> {
         let mut left: Vec<(String, String)> = Vec::new();
         for word in words {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -163,12 +163,12 @@ impl Fields {
         Some(self.left.remove(at).1)
     }
 
-    fn must(&mut self, key: &str) -> Result<String, Refusal> {
+    fn must(&mut self, key: &str) -> Result<String> {
         let value = self.take(key).filter(|value| !value.is_empty());
         value.ok_or_else(|| Refusal::new(format!("{} lacks {key}=", self.of), format!("write {key}=VALUE")))
     }
 
-    fn no_more(&self) -> Result<(), Refusal> {
+    fn no_more(&self) -> Result<()> {
         let Some((key, _)) = self.left.first() else { return Ok(()) };
         Err(Refusal::new(format!("{} with {key} is not understood", self.of), format!("remove {key}")))
     }
@@ -178,7 +178,7 @@ impl Fields {
         self.take("pool");
     }
 
-    fn is_scratch(&mut self) -> Result<(), Refusal> {
+    fn is_scratch(&mut self) -> Result<()> {
         match self.take("type").as_deref() {
             None | Some("scratch") => Ok(()),
             Some("cache") => Err(Refusal::new(
@@ -189,7 +189,7 @@ impl Fields {
         }
     }
 
-    fn is_directory(&mut self) -> Result<bool, Refusal> {
+    fn is_directory(&mut self) -> Result<bool> {
         match self.must("type")?.as_str() {
             "file" => Ok(false),
             "directory" => Ok(true),
@@ -201,14 +201,14 @@ impl Fields {
         }
     }
 
-    fn capacity(&mut self) -> Result<u64, Refusal> {
+    fn capacity(&mut self) -> Result<u64> {
         let said = self.must("capacity")?;
         policy::units::bytes(&said)
             .filter(|bytes| *bytes > 0)
             .ok_or_else(|| Refusal::new(format!("capacity={said} is no size"), "write a size such as capacity=10GiB"))
     }
 
-    fn name(&mut self) -> Result<String, Refusal> {
+    fn name(&mut self) -> Result<String> {
         let name = self.must("name")?;
         if name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             return Ok(name);
@@ -218,7 +218,7 @@ impl Fields {
     }
 
     /// A place outside the volume as a URI.
-    fn uri(&self, key: &str, place: &str) -> Result<String, Refusal> {
+    fn uri(&self, key: &str, place: &str) -> Result<String> {
         if place.contains(['$', '`']) {
             let cause = format!("{key}={place} holds a variable, which no shell replaces here");
             return Err(Refusal::new(cause, "write the value out"));
@@ -235,7 +235,7 @@ impl Fields {
     }
 
     /// A place below one of the directories that have variables.
-    fn in_a_directory(&self, key: &str, place: String) -> Result<String, Refusal> {
+    fn in_a_directory(&self, key: &str, place: String) -> Result<String> {
         match variable(&place) {
             Some((name, rest)) if !rest.split('/').any(|part| part == "..") => Ok(format!("${name}{rest}")),
             _ => Err(Refusal::new(

@@ -2,7 +2,7 @@
 
 use super::checkpoint;
 use super::datawarp;
-use super::words::{self, Refusal};
+use super::words::{self, Refusal, Result};
 use super::{COMMANDS_MAX, Directive, Head, RETRIES_MAX, Resources, SCRIPT_BYTES_MAX, Says};
 use crate::request::{Complaint, PartKind};
 
@@ -413,14 +413,14 @@ fn continued(bytes: &[u8]) -> Option<usize> {
     (n_backslashes % 2 == 1).then(|| bytes.len() - 1)
 }
 
-fn text(bytes: &[u8]) -> Result<&str, Refusal> {
+fn text(bytes: &[u8]) -> Result<&str> {
     if bytes.contains(&0) {
         return Err(Refusal::new("the line holds a NUL", "remove it"));
     }
     std::str::from_utf8(bytes).map_err(|_| Refusal::new("the line is not UTF-8", "rename the file, or use a manifest"))
 }
 
-fn read_staging(bytes: &[u8]) -> Result<(Says, Option<char>), Refusal> {
+fn read_staging(bytes: &[u8]) -> Result<(Says, Option<char>)> {
     let words::Fields { words, pattern } = words::split(text(bytes)?)?;
     let Some(first) = words.first() else {
         return Err(Refusal::new("the directive is empty", "write a command after it, or remove the line"));

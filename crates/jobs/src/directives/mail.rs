@@ -1,6 +1,6 @@
 //! When a job's owner gets mail, in Slurm's words: `--mail-type` and `--mail-user`.
 
-use super::words::Refusal;
+use super::words::{Refusal, Result};
 use crate::request::Mail;
 
 /// The longest address that mail supports.
@@ -23,7 +23,7 @@ pub fn types(value: &str, mail: &mut Mail) -> Vec<String> {
 }
 
 /// Checks an address: the mail program must not take it for an option, a file, a program or a further line.
-pub fn address(value: &str) -> Result<String, Refusal> {
+pub fn address(value: &str) -> Result<String> {
     let good = |c: char| c.is_ascii_alphanumeric() || "._%+-=@".contains(c);
     if value.is_empty() || value.len() > ADDRESS_BYTES_MAX || value.starts_with('-') || !value.chars().all(good) {
         let cause = format!("--mail-user is {:?}, which is no address", value.escape_debug().to_string());

@@ -1,7 +1,7 @@
 //! Resource lines: `#ENTREPOT`, and those `#SBATCH` and `#PBS` options that apply to one machine: cores, time, name.
 
 use super::mail;
-use super::words::Refusal;
+use super::words::{Refusal, Result};
 use crate::request::Mail;
 
 /// Resources that a script requests.
@@ -41,7 +41,7 @@ impl Resources {
     }
 
     /// Reads options in Slurm's form, which is also that of `#ENTREPOT`. Returns the options that have no effect here.
-    pub fn read_slurm(&mut self, words: &[String]) -> Result<Vec<String>, Refusal> {
+    pub fn read_slurm(&mut self, words: &[String]) -> Result<Vec<String>> {
         let mut foreign = Vec::new();
         let mut words = words.iter().peekable();
         while let Some(word) = words.next() {
@@ -86,7 +86,7 @@ impl Resources {
     }
 
     /// Reads options in PBS's form. Returns the options that have no effect here.
-    pub fn read_pbs(&mut self, words: &[String]) -> Result<Vec<String>, Refusal> {
+    pub fn read_pbs(&mut self, words: &[String]) -> Result<Vec<String>> {
         let mut foreign = Vec::new();
         let mut words = words.iter().peekable();
         while let Some(word) = words.next() {
@@ -110,7 +110,7 @@ impl Resources {
         Ok(foreign)
     }
 
-    fn read_pbs_resource(&mut self, item: &str) -> Result<bool, Refusal> {
+    fn read_pbs_resource(&mut self, item: &str) -> Result<bool> {
         let (key, value) = item.split_once('=').unwrap_or((item, ""));
         match key {
             "walltime" => self.walltime_s = Some(pbs_time(value)?),
@@ -147,7 +147,7 @@ fn take_apart(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn count(option: &str, value: &str) -> Result<u32, Refusal> {
+fn count(option: &str, value: &str) -> Result<u32> {
     value
         .parse()
         .ok()
@@ -167,12 +167,12 @@ fn numbers(value: &str) -> Option<Vec<u64>> {
     numbers.filter(|list| list.len() <= 3)
 }
 
-fn positive(seconds: Option<u64>, value: &str) -> Result<u64, Refusal> {
+fn positive(seconds: Option<u64>, value: &str) -> Result<u64> {
     seconds.filter(|s| *s > 0).ok_or_else(|| bad_time(value))
 }
 
 /// A time in Slurm's form, or with our units; `None` for "no limit".
-fn slurm_time(value: &str) -> Result<Option<u64>, Refusal> {
+fn slurm_time(value: &str) -> Result<Option<u64>> {
     if matches!(value.to_ascii_uppercase().as_str(), "0" | "UNLIMITED" | "INFINITE") {
         return Ok(None);
     }
@@ -198,7 +198,7 @@ fn slurm_time(value: &str) -> Result<Option<u64>, Refusal> {
 }
 
 /// A time in PBS's form.
-fn pbs_time(value: &str) -> Result<u64, Refusal> {
+fn pbs_time(value: &str) -> Result<u64> {
     let seconds = numbers(value).map(|list| list.iter().fold(0, |sum, n| sum * 60 + n));
     positive(seconds, value)
 }

@@ -17,6 +17,9 @@ pub struct Fields {
     pub pattern: Option<char>,
 }
 
+/// Result of reading a directive.
+pub type Result<T, E = Refusal> = std::result::Result<T, E>;
+
 /// Why a directive was refused: cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

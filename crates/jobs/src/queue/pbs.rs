@@ -3,6 +3,7 @@
 use super::{Error, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
 use crate::exec::now_ms;
 use serde_json::{Map, Value};
+use std::time::UNIX_EPOCH;
 
 /// The queue of a PBS server.
 pub struct Pbs {
@@ -175,15 +176,9 @@ fn time(value: &Value) -> Option<u64> {
     let fields: Vec<&str> = value.as_str()?.split_ascii_whitespace().collect();
     let [_, month, day, at, year] = fields.as_slice() else { return None };
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let month = MONTHS.iter().position(|m| m == month)? as i64 + 1;
-    let days = days_since_1970(year.parse().ok()?, month, day.parse().ok()?);
-    Some((u64::try_from(days).ok()? * 86_400 + clock(at)?) * 1000)
-}
-
-/// Days of the Gregorian calendar. Years begin in March here, so that the leap day is the last day.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468
+    let month = MONTHS.iter().position(|m| m == month)? + 1;
+    let at = humantime::parse_rfc3339(&format!("{year}-{month:02}-{day:0>2}T{at}Z")).ok()?;
+    at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_millis() as u64)
 }
 
 fn count_nodes(text: &str) -> u32 {
@@ -242,8 +237,10 @@ mod tests {
 
     #[test]
     fn days_are_counted_as_the_calendar_does() {
-        assert_eq!(days_since_1970(1970, 1, 1), 0);
-        assert_eq!(days_since_1970(2000, 3, 1), 11_017);
-        assert_eq!(days_since_1970(2026, 11, 21), 20_778);
+        let day_ms = |days: u64| Some(days * 86_400_000);
+        assert_eq!(time(&"Thu Jan  1 00:00:00 1970".into()), day_ms(0));
+        assert_eq!(time(&"Wed Mar  1 00:00:00 2000".into()), day_ms(11_017));
+        assert_eq!(time(&"Sat Nov 21 12:00:01 2026".into()), day_ms(20_778).map(|ms| ms + 43_201_000));
+        assert_eq!(time(&"Sat Nov 31 12:00:01 2026".into()), None);
     }
 }

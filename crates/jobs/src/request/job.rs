@@ -344,9 +344,7 @@ pub struct ExternalPart {
     /// Number of the part in that scheduler.
     pub id: String,
     /// File of its standard output, if known. The owner reads the file directly.
-    #[serde(default)]
     pub out: Option<PathBuf>,
     /// File of its standard error.
-    #[serde(default)]
     pub err: Option<PathBuf>,
 }

@@ -11,7 +11,7 @@ use crate::account;
 use crate::arrivals::{self, Start};
 use crate::backend;
 use crate::directory::{self, Nodes};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::marks;
@@ -36,7 +36,7 @@ const CLAIMS_MAX: u32 = 3;
 
 impl Runner {
     /// Registers a job that is about to be submitted elsewhere, and gives it a number.
-    pub fn register(&self, caller: Caller, asked: Register) -> Result<Registered, Error> {
+    pub fn register(&self, caller: Caller, asked: Register) -> Result<Registered> {
         let core = &self.core;
         spool::check_request(&asked.job)?;
         let account = account::account(caller.uid, false)?;
@@ -93,7 +93,7 @@ impl Runner {
 
     /// Checks a data part that a user submits: it must belong to a job that was numbered for that user and is being
     /// submitted. Each part is expected once, but Slurm may repeat the request after a failure.
-    pub fn claim(&self, uid: u32, id: JobId, kind: PartKind) -> Result<(), Error> {
+    pub fn claim(&self, uid: u32, id: JobId, kind: PartKind) -> Result<()> {
         let mut table = self.core.table.lock();
         let record = table.jobs.get_mut(&id).filter(|r| r.owner.uid == uid && !r.state.is_final());
         let record = record.filter(|r| kind != PartKind::Compute && r.part(kind).is_some()).ok_or(Error::NoJob(id))?;
@@ -111,7 +111,7 @@ impl Runner {
     }
 
     /// Records that the parts of a job are in the scheduler's queue.
-    pub fn submitted(&self, caller: Caller, told: SubmittedParts) -> Result<JobSummary, Error> {
+    pub fn submitted(&self, caller: Caller, told: SubmittedParts) -> Result<JobSummary> {
         if let Some(part) = told.parts.values().find(|part| !is_id(&part.id)) {
             let cause = format!("{:?} is no number of a scheduler", part.id);
             return Err(Error::refused(cause, "submit with `entrepot job submit --scheduler ...`"));
@@ -130,7 +130,7 @@ impl Runner {
     }
 
     /// Removes a job that was not submitted after all.
-    pub fn unregister(&self, caller: Caller, id: JobId) -> Result<(), Error> {
+    pub fn unregister(&self, caller: Caller, id: JobId) -> Result<()> {
         let core = &self.core;
         let mut table = core.table.lock();
         let unsubmitted =
@@ -146,7 +146,7 @@ impl Runner {
 
     /// Waits until space is promised to the commands of the job's stage-in part. Every few seconds `progress` receives
     /// the state; it returns `false` if the part is gone.
-    pub fn admit(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&JobSummary) -> bool) -> Result<(), Error> {
+    pub fn admit(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&JobSummary) -> bool) -> Result<()> {
         let core = &self.core;
         let record = self.look(caller, id, Record::clone)?;
         let admitted = |external: &External| external.admitted_ms.is_some();
@@ -184,7 +184,7 @@ impl Runner {
     }
 
     /// Handles the end of the stage-in part: records sources, and checks the data. An error fails the part.
-    pub fn staged(&self, caller: Caller, id: JobId) -> Result<CheckReport, Error> {
+    pub fn staged(&self, caller: Caller, id: JobId) -> Result<CheckReport> {
         let core = &self.core;
         let record = self.look(caller, id, Record::clone)?;
         let sources = core.record_sources(&record);

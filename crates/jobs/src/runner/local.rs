@@ -41,7 +41,6 @@ pub(super) struct RunnerJob {
     pub sources: Vec<RecordedSource>,
     pub recoveries: Vec<RecoveryEvent>,
     /// Parts that another scheduler runs, if there are any.
-    #[serde(default)]
     pub external: Option<External>,
 }
 

@@ -5,7 +5,7 @@ use super::local::{Core, PartRecord, Record, RunnerJob};
 use super::{Runner, gate, spool};
 use crate::account;
 use crate::directory::{self, Nodes};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::logs;
@@ -21,7 +21,7 @@ pub(super) const WAIT_BEAT: Duration = Duration::from_secs(5);
 
 impl Runner {
     /// Plans, spools and queues a job.
-    pub fn submit(&self, caller: Caller, request: Submit) -> Result<Submitted, Error> {
+    pub fn submit(&self, caller: Caller, request: Submit) -> Result<Submitted> {
         let core = &self.core;
         let own = rustix::process::geteuid();
         if !own.is_root() && own.as_raw() != caller.uid {
@@ -71,7 +71,7 @@ impl Runner {
     }
 
     /// Returns an unused number. After a loss of the state store, earlier jobs still have directories, and may run.
-    pub(super) fn new_id(&self) -> Result<JobId, Error> {
+    pub(super) fn new_id(&self) -> Result<JobId> {
         loop {
             let id = JobId(self.core.state.next_number("job").map_err(|e| Error::World(e.to_string()))?);
             if !spool::dir(&self.core.config, id).exists() {
@@ -80,7 +80,7 @@ impl Runner {
         }
     }
 
-    fn enqueue(&self, record: Record) -> Result<(), Error> {
+    fn enqueue(&self, record: Record) -> Result<()> {
         let core = &self.core;
         let mut table = core.table.lock();
         let refused = if table.closed {
@@ -104,7 +104,7 @@ impl Runner {
         Ok(())
     }
 
-    pub(super) fn check_share(&self, caller: Caller) -> Result<(), Error> {
+    pub(super) fn check_share(&self, caller: Caller) -> Result<()> {
         let table = self.core.table.lock();
         let n_mine = table.jobs.values().filter(|r| r.owner.uid == caller.uid && !r.state.is_final()).count();
         if n_mine >= self.core.config.n_unfinished_per_user_max {
@@ -138,7 +138,7 @@ impl Runner {
     }
 
     /// All data about a job.
-    pub fn show(&self, caller: Caller, id: JobId) -> Result<JobDetail, Error> {
+    pub fn show(&self, caller: Caller, id: JobId) -> Result<JobDetail> {
         let record = self.look(caller, id, Record::clone)?;
         let mut detail = record.detail(spool::dir(&self.core.config, id));
         detail.summary = self.summary(&record);
@@ -154,13 +154,13 @@ impl Runner {
         Ok(detail)
     }
 
-    pub(super) fn look<T>(&self, caller: Caller, id: JobId, read: impl FnOnce(&Record) -> T) -> Result<T, Error> {
+    pub(super) fn look<T>(&self, caller: Caller, id: JobId, read: impl FnOnce(&Record) -> T) -> Result<T> {
         let table = self.core.table.lock();
         table.jobs.get(&id).filter(|r| r.is_open_to(caller)).map(read).ok_or(Error::NoJob(id))
     }
 
     /// Cancels a job: its running parts are signalled to end, then killed. Returns at once.
-    pub fn cancel(&self, caller: Caller, id: JobId) -> Result<JobSummary, Error> {
+    pub fn cancel(&self, caller: Caller, id: JobId) -> Result<JobSummary> {
         let core = &self.core;
         let mut table = core.table.lock();
         let record = table.jobs.get_mut(&id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(id))?;
@@ -183,7 +183,7 @@ impl Runner {
     }
 
     /// A piece of a log.
-    pub fn log(&self, caller: Caller, request: &Log) -> Result<LogPiece, Error> {
+    pub fn log(&self, caller: Caller, request: &Log) -> Result<LogPiece> {
         let kind = request.part;
         let ended = self.look(caller, request.id, |record| {
             let part = record.part(kind);
@@ -195,12 +195,7 @@ impl Runner {
 
     /// Waits for the end of a job. `progress` receives each change, and the same state again every few seconds; it
     /// returns `false` once the client is gone.
-    pub fn wait(
-        &self,
-        caller: Caller,
-        id: JobId,
-        progress: &mut dyn FnMut(&JobSummary) -> bool,
-    ) -> Result<JobSummary, Error> {
+    pub fn wait(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&JobSummary) -> bool) -> Result<JobSummary> {
         loop {
             let seen = self.look(caller, id, Record::summary)?;
             if seen.state.is_final() || !progress(&seen) {

@@ -7,7 +7,7 @@ use super::local::{Core, PartRecord, Record};
 use super::{Runner, gate, spool};
 use crate::account;
 use crate::directory::{self, Nodes};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::exec;
 use crate::job::Progress;
 use crate::marks;
@@ -21,7 +21,7 @@ const CLEARED_WITHIN: Duration = Duration::from_secs(30);
 
 impl Runner {
     /// Retries a failed job from the part that failed.
-    pub fn retry(&self, caller: Caller, asked: Retry) -> Result<JobSummary, Error> {
+    pub fn retry(&self, caller: Caller, asked: Retry) -> Result<JobSummary> {
         let (core, id) = (&self.core, asked.id);
         let record = self.look(caller, id, Record::clone)?;
         let kind = failed_part(&record)?;
@@ -72,7 +72,7 @@ impl Runner {
 
     /// Recreates the resources removed at the job's end: its directories, its checkpoints, the environment of its
     /// parts.
-    fn prepare(&self, caller: Caller, record: &Record, kind: PartKind, asked: Retry) -> Result<(), Error> {
+    fn prepare(&self, caller: Caller, record: &Record, kind: PartKind, asked: Retry) -> Result<()> {
         let (core, id) = (&self.core, record.id);
         if caller.uid != record.owner.uid {
             let cause = format!(
@@ -111,7 +111,7 @@ impl Runner {
     }
 }
 
-fn failed_part(record: &Record) -> Result<PartKind, Error> {
+fn failed_part(record: &Record) -> Result<PartKind> {
     let failed = record.own.parts.iter().find(|part| part.progress == Progress::Failed);
     failed.filter(|_| record.state == JobState::Failed).map(|part| part.kind).ok_or_else(|| {
         let cause = format!("no part of job {} has failed: it is {}", record.id, record.state);

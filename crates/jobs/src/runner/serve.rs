@@ -3,20 +3,14 @@
 use super::Runner;
 use crate::body::{answer, progress, read, unknown};
 use crate::request::*;
-use node::control::{self, Handler, Problem, Responder};
+use node::control::{self, Handler, Responder, Result};
 use serde_json::Value;
 
 /// The part before the dot of the commands served here.
 pub const PREFIX: &str = "job";
 
 impl Handler for Runner {
-    fn handle(
-        &self,
-        caller: &control::Caller,
-        command: &str,
-        args: Value,
-        out: &mut Responder<'_>,
-    ) -> Result<Value, Problem> {
+    fn handle(&self, caller: &control::Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
         let caller = Caller { uid: caller.uid, gid: caller.gid };
         match command.strip_prefix("job.").unwrap_or(command) {
             "submit" => answer(&self.submit(caller, read(args)?)?),
@@ -37,6 +31,6 @@ impl Handler for Runner {
     }
 }
 
-fn one(args: Value) -> Result<JobId, Problem> {
+fn one(args: Value) -> Result<JobId> {
     Ok(read::<OneJob>(args)?.id)
 }

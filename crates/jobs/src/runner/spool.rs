@@ -5,7 +5,7 @@
 use super::local::{PartRecord, Record};
 use crate::account::make_dir;
 use crate::config::Config;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::exec::{self, Spec};
 use crate::plan::run_words;
 use crate::request::*;
@@ -27,7 +27,7 @@ pub(super) fn bytes(config: &Config, id: JobId) -> u64 {
 }
 
 /// Whether another user can reach the script's copy.
-pub(super) fn reachable(config: &Config) -> Result<(), Error> {
+pub(super) fn reachable(config: &Config) -> Result<()> {
     for dir in config.jobs_dir.ancestors() {
         if std::fs::metadata(dir).is_ok_and(|metadata| metadata.mode() & 0o001 == 0) {
             return Err(Error::refused(
@@ -84,7 +84,7 @@ fn spec(config: &Config, part: &Part, dir: &Path, base: &Spec) -> Spec {
 }
 
 /// Refuses a request that no process could be started with.
-pub(super) fn check_request(request: &Submit) -> Result<(), Error> {
+pub(super) fn check_request(request: &Submit) -> Result<()> {
     let size: usize = request.environment.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     if size > ENVIRONMENT_BYTES_MAX {
         return Err(Error::refused(

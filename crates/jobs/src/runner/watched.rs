@@ -3,7 +3,7 @@
 use super::Runner;
 use super::local::{Core, Record};
 use super::queued::picture;
-use crate::error::Error;
+use crate::error::Result;
 use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::queue::State;
@@ -15,12 +15,7 @@ const SOON_MS: u64 = 2000;
 impl Runner {
     /// Watches a job until it is over. `progress` receives each change, and the same state again every few seconds; it
     /// returns `false` once the client is gone.
-    pub fn watch(
-        &self,
-        caller: Caller,
-        id: JobId,
-        progress: &mut dyn FnMut(&Watched) -> bool,
-    ) -> Result<Watched, Error> {
+    pub fn watch(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&Watched) -> bool) -> Result<Watched> {
         let look = || self.look(caller, id, Record::clone).map(|record| self.watched(&record));
         self.core.watch_job(id, look, progress)
     }

@@ -3,14 +3,14 @@
 use super::Slurm;
 use super::hooked::{Core, JobTable};
 use super::{scontrol, spool};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::request::{Caller, JobId, JobState, PartKind};
 use std::sync::Arc;
 
 impl Slurm {
     /// Removes the record of a job that is over here. A job still in Slurm's queue is cancelled there. The job's files
     /// stay: they belong to the owner.
-    pub fn forget(&self, caller: Caller, id: JobId) -> Result<String, Error> {
+    pub fn forget(&self, caller: Caller, id: JobId) -> Result<String> {
         let core = &self.core;
         let (state, conf) = {
             let table = core.table.lock();

@@ -8,7 +8,7 @@ use super::{Slurm, scontrol, spool, watch};
 use crate::account::{account, base};
 use crate::backend::Now;
 use crate::directory::{self, Nodes};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::marks;
 use crate::plan::{self, Limits};
 use crate::request::{Caller, JobId, JobState, Overrides, PartKind, Script, Submit};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 impl Slurm {
     /// Sets up a job that Slurm names. A known job goes on from its state; a failed one starts from the beginning.
-    pub fn set_up(&self, asked: SetUp) -> Result<(), Error> {
+    pub fn set_up(&self, asked: SetUp) -> Result<()> {
         let core = &self.core;
         let own = rustix::process::geteuid();
         if !own.is_root() && own.as_raw() != asked.uid {
@@ -95,13 +95,13 @@ impl Slurm {
     }
 
     /// The variables that name the directories for a job's script.
-    pub fn variables(&self, id: JobId) -> Result<Vec<(String, String)>, Error> {
+    pub fn variables(&self, id: JobId) -> Result<Vec<(String, String)>> {
         let table = self.core.table.lock();
         table.jobs.get(&id).map(|job| directory::variables(&job.plan.datawarp)).ok_or_else(|| unknown(id))
     }
 
     /// Starts the stage-in of a job, or reports its progress.
-    pub fn data_in(&self, id: JobId) -> Result<Standing, Error> {
+    pub fn data_in(&self, id: JobId) -> Result<Standing> {
         let core = &self.core;
         let mut table = core.table.lock();
         // A hook may request data for a job that Slurm has dropped since; only a new set-up revives the job.
@@ -119,7 +119,7 @@ impl Slurm {
     }
 
     /// Checks whether all data of a job are there, and repairs them if possible. Slurm starts the job only then.
-    pub fn pre_run(&self, id: JobId) -> Result<Standing, Error> {
+    pub fn pre_run(&self, id: JobId) -> Result<Standing> {
         let core = &self.core;
         let job = core.table.lock().jobs.get(&id).cloned().ok_or_else(|| unknown(id))?;
         let checked = core.check(&job);
@@ -144,7 +144,7 @@ impl Slurm {
     }
 
     /// Starts the stage-out of a job, or reports its progress. Results stay in place if the script failed.
-    pub fn data_out(&self, id: JobId) -> Result<Standing, Error> {
+    pub fn data_out(&self, id: JobId) -> Result<Standing> {
         let core = &self.core;
         let state = core.table.lock().jobs.get(&id).map(|job| job.state).ok_or_else(|| unknown(id))?;
         if !state.is_final() && state != JobState::StagingOut {
@@ -195,7 +195,7 @@ impl Slurm {
     }
 
     /// The end of a job's script, for a hook that polls until the end is known or the time limit passes.
-    fn ending_in_the_end(&self, id: JobId) -> Result<Ending, Error> {
+    fn ending_in_the_end(&self, id: JobId) -> Result<Ending> {
         let since = *self.core.table.lock().own.ending_since.entry(id).or_insert_with(Instant::now);
         let ending = self.ending(id, since.elapsed())?;
         if ending != Ending::Moving {
@@ -205,7 +205,7 @@ impl Slurm {
     }
 
     /// The end of a job's script, as far as Slurm reports it.
-    pub(super) fn ending(&self, id: JobId, waited: Duration) -> Result<Ending, Error> {
+    pub(super) fn ending(&self, id: JobId, waited: Duration) -> Result<Ending> {
         let conf = self.core.table.lock().jobs.get(&id).map(|job| job.own.conf.clone()).ok_or_else(|| unknown(id))?;
         let found = scontrol::look(id, conf.as_deref());
         let found = found.inspect_err(|error| tracing::info!("the end of Slurm's job {id} is unknown yet: {error}"));
@@ -213,7 +213,7 @@ impl Slurm {
     }
 
     /// Slurm runs the job again: this run stages nothing out, and the next one is set up like the first.
-    fn runs_again(&self, id: JobId) -> Result<Standing, Error> {
+    fn runs_again(&self, id: JobId) -> Result<Standing> {
         let core = &self.core;
         let mut table = core.table.lock();
         core.release(&mut table, id, PartKind::StageOut);
@@ -261,7 +261,7 @@ pub(super) fn reason(job: &Job) -> String {
 }
 
 /// Retries a failed step for its owner. `ending` is the end of its script as Slurm reports it. Returns the outcome.
-pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId, ending: &Ending) -> Result<Retried, Error> {
+pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId, ending: &Ending) -> Result<Retried> {
     let job = table.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
     // Slurm holds the job, or will run it later; in both cases Slurm itself requests the job's data.
     if *ending == Ending::Again {

@@ -5,7 +5,7 @@ use super::wire::{Log, OneJob, OnePart, SetUp};
 use crate::body::{answer, progress, read, unknown};
 use crate::error::Error;
 use crate::request::{Caller, JobId, List};
-use node::control::{self, Handler, Problem, Responder, exit};
+use node::control::{self, Handler, Problem, Responder, Result, exit};
 use serde_json::Value;
 use std::sync::Weak;
 
@@ -13,13 +13,7 @@ use std::sync::Weak;
 pub const PREFIX: &str = "slurm";
 
 impl Handler for Slurm {
-    fn handle(
-        &self,
-        caller: &control::Caller,
-        command: &str,
-        args: Value,
-        out: &mut Responder<'_>,
-    ) -> Result<Value, Problem> {
+    fn handle(&self, caller: &control::Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
         let who = Caller { uid: caller.uid, gid: caller.gid };
         let verb = command.strip_prefix("slurm.").unwrap_or(command);
         let is_hook = matches!(verb, "setup" | "data-in" | "variables" | "pre-run" | "data-out" | "teardown" | "part");
@@ -37,7 +31,7 @@ impl Handler for Slurm {
 }
 
 impl Slurm {
-    fn serve(&self, who: Caller, verb: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    fn serve(&self, who: Caller, verb: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
         match verb {
             "setup" => answer(&self.set_up(read::<SetUp>(args)?)?),
             "data-in" => answer(&self.data_in(job(args)?)?),
@@ -62,6 +56,6 @@ impl Slurm {
     }
 }
 
-fn job(args: Value) -> Result<JobId, Problem> {
+fn job(args: Value) -> Result<JobId> {
     Ok(read::<OneJob>(args)?.job)
 }

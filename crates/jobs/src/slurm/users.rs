@@ -6,7 +6,7 @@ use super::hooks::{Retried, retry};
 use super::transfer::Transfer;
 use super::wire::{Detail, Log, Summary};
 use super::{scontrol, spool};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::job::Progress;
 use crate::logs;
 use crate::request::{Caller, JobId, JobState, LogPiece, PartKind};
@@ -33,7 +33,7 @@ impl Slurm {
     }
 
     /// All data about a job.
-    pub fn show(&self, caller: Caller, id: JobId) -> Result<Detail, Error> {
+    pub fn show(&self, caller: Caller, id: JobId) -> Result<Detail> {
         let table = self.core.table.lock();
         let job = table.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
         let seen = |kind| table.own.transfers.values().filter(move |t| t.seen_by.contains(&id) && t.kind == kind);
@@ -47,7 +47,7 @@ impl Slurm {
     }
 
     /// A piece of the output of a staging command, from its last run.
-    pub fn log(&self, caller: Caller, asked: &Log) -> Result<LogPiece, Error> {
+    pub fn log(&self, caller: Caller, asked: &Log) -> Result<LogPiece> {
         let (number, ended) = {
             let table = self.core.table.lock();
             let job = table.jobs.get(&asked.job).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(asked.job))?;
@@ -66,7 +66,7 @@ impl Slurm {
     }
 
     /// Retries a failed step. Returns a sentence for the user about what follows.
-    pub fn retry(&self, caller: Caller, id: JobId) -> Result<String, Error> {
+    pub fn retry(&self, caller: Caller, id: JobId) -> Result<String> {
         let is_open = |table: &JobTable| table.jobs.get(&id).is_some_and(|job| job.is_open_to(caller));
         if !is_open(&self.core.table.lock()) {
             return Err(Error::NoJob(id));

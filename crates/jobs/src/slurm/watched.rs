@@ -4,22 +4,17 @@ use super::Slurm;
 use super::hooked::Hooks;
 use super::users::summary;
 use crate::backend::Backend;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::request::{Caller, JobId, JobState, JobSummary, PartKind, Watched};
 
 impl Slurm {
     /// Watches a job until it is over, or held because its data cannot come in. `progress` returns `false` once the
     /// client is gone.
-    pub fn watch(
-        &self,
-        caller: Caller,
-        id: JobId,
-        progress: &mut dyn FnMut(&Watched) -> bool,
-    ) -> Result<Watched, Error> {
+    pub fn watch(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&Watched) -> bool) -> Result<Watched> {
         self.core.watch_job(id, || self.watched(caller, id), progress)
     }
 
-    fn watched(&self, caller: Caller, id: JobId) -> Result<Watched, Error> {
+    fn watched(&self, caller: Caller, id: JobId) -> Result<Watched> {
         let (job, doing) = {
             let table = self.core.table.lock();
             let job = table.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;

@@ -22,7 +22,6 @@ pub struct SetUp {
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// `SLURM_CONF` of slurmctld.
-    #[serde(default)]
     pub conf: Option<PathBuf>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::trust::Trust;
 use super::wire::{self, Answer, LINE_BYTES_MAX, read_line};
-use super::{Problem, Request, exit};
+use super::{Problem, Request, Result, exit};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, BufReader, Write};
@@ -36,7 +36,7 @@ fn foreign(path: &Path, user: u32) -> Problem {
 
 impl Client {
     /// Connects to the daemon that listens on `path`. Refuses a daemon of a user other than root and the caller.
-    pub fn connect(path: &Path) -> Result<Client, Problem> {
+    pub fn connect(path: &Path) -> Result<Client> {
         let stream = UnixStream::connect(path).map_err(|e| match e.kind() {
             io::ErrorKind::PermissionDenied => {
                 Problem::denied(format!("the control socket {} is closed to you", path.display()))
@@ -60,7 +60,7 @@ impl Client {
     }
 
     /// Sets the longest silence during a request; `None`: no limit.
-    pub fn set_patience(&mut self, patience: Option<Duration>) -> Result<(), Problem> {
+    pub fn set_patience(&mut self, patience: Option<Duration>) -> Result<()> {
         self.stream.get_ref().set_read_timeout(patience).map_err(|e| self.broken(&e))
     }
 
@@ -72,7 +72,7 @@ impl Client {
 
     /// Waits until the daemon hangs up, which happens when its process ends. Also returns when the process is dead
     /// except for a thread that hangs in a device: the kernel ends that thread when the device answers.
-    pub fn wait_for_end(&mut self) -> Result<(), Problem> {
+    pub fn wait_for_end(&mut self) -> Result<()> {
         self.set_patience(Some(END_LOOK_EVERY))?;
         while !matches!(read_line(&mut self.stream, LINE_BYTES_MAX), Ok(None)) {
             if self.daemon_pid().is_none_or(is_dead) {
@@ -83,21 +83,16 @@ impl Client {
     }
 
     /// Sends a request to the store and waits for its end. `progress` gets each line of progress.
-    pub fn ask(&mut self, request: &Request, progress: &mut dyn FnMut(Value)) -> Result<Value, Problem> {
+    pub fn ask(&mut self, request: &Request, progress: &mut dyn FnMut(Value)) -> Result<Value> {
         self.send(request, progress)
     }
 
     /// Sends a request and waits for its end. `progress` gets each line of progress.
-    pub fn request(
-        &mut self,
-        command: &str,
-        args: impl Serialize,
-        progress: &mut dyn FnMut(Value),
-    ) -> Result<Value, Problem> {
+    pub fn request(&mut self, command: &str, args: impl Serialize, progress: &mut dyn FnMut(Value)) -> Result<Value> {
         self.send(wire::Command { command, args }, progress)
     }
 
-    fn send(&mut self, what: impl Serialize, progress: &mut dyn FnMut(Value)) -> Result<Value, Problem> {
+    fn send(&mut self, what: impl Serialize, progress: &mut dyn FnMut(Value)) -> Result<Value> {
         let id = self.next_id;
         self.next_id += 1;
         let mut line = serde_json::to_vec(&wire::Sent { id, what })

@@ -6,8 +6,9 @@
 //! Mounts of users other than root and the client's own are ignored.
 
 use super::trust::Trust;
-use super::{Problem, exit};
+use super::{Problem, Result, exit};
 use engine::volume::Config;
+use object::mounts::Mounted;
 use std::path::{Path, PathBuf};
 
 /// Environment variable with the path of the `volume.toml`.
@@ -47,12 +48,12 @@ pub fn socket_of(state: &Path) -> PathBuf {
 
 /// The Entrepot mounts of this machine that root or this user mounted, from the kernel's table.
 pub fn mounts() -> Vec<Found> {
-    parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default(), Trust::of_process())
+    trusted(object::mounts::all(), Trust::of_process())
 }
 
 /// Finds the volume: `volume` (the file, as given with `--volume`), else the environment, else the mount above `path`
 /// (else above the working directory), else the only one mounted.
-pub fn find(volume: Option<&Path>, path: Option<&Path>) -> Result<Found, Problem> {
+pub fn find(volume: Option<&Path>, path: Option<&Path>) -> Result<Found> {
     let named = volume.map(Path::to_path_buf).or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
     let mounts = mounts();
     if let Some(file) = named {
@@ -79,7 +80,7 @@ pub fn find(volume: Option<&Path>, path: Option<&Path>) -> Result<Found, Problem
 }
 
 /// Finds a volume by its file or by its mount point.
-fn find_named(file: &Path, mounts: Vec<Found>) -> Result<Found, Problem> {
+fn find_named(file: &Path, mounts: Vec<Found>) -> Result<Found> {
     if let Some(found) = mount_at(file, &mounts) {
         return Ok(found);
     }
@@ -131,42 +132,17 @@ fn above(place: &Path, mounts: &[Found]) -> Option<Found> {
     })
 }
 
-fn parse(mountinfo: &str, trust: Trust) -> Vec<Found> {
-    let one = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let before: Vec<_> = before.split(' ').collect();
-        let after: Vec<_> = after.split(' ').collect();
-        let device = unescape(after.get(1)?);
-        let (_, state) = device.split_once('#').filter(|(_, state)| state.starts_with('/'))?;
-        let user = after.get(2)?.split(',').find_map(|option| option.strip_prefix("user_id="))?.parse().ok()?;
-        (*after.first()? == TYPE && trust.mount(user)).then(|| Found {
+fn trusted(mounts: Vec<Mounted>, trust: Trust) -> Vec<Found> {
+    let one = |mounted: Mounted| {
+        let (_, state) = mounted.source.split_once('#').filter(|(_, state)| state.starts_with('/'))?;
+        let user = mounted.options.split(',').find_map(|option| option.strip_prefix("user_id="))?.parse().ok()?;
+        (mounted.kind == TYPE && trust.mount(user)).then(|| Found {
             state: PathBuf::from(state),
-            mount_point: before.get(4).map(|p| PathBuf::from(unescape(p))),
-            device: before.get(2).map(|d| d.to_string()),
+            mount_point: Some(mounted.at),
+            device: Some(mounted.device),
         })
     };
-    mountinfo.lines().filter_map(one).collect()
-}
-
-/// The kernel writes blanks, tabs, line ends and backslashes as three octal digits.
-fn unescape(field: &str) -> String {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.as_bytes();
-    while let Some((&b, after)) = rest.split_first() {
-        let octal =
-            after.get(..3).and_then(|d| std::str::from_utf8(d).ok()).and_then(|d| u8::from_str_radix(d, 8).ok());
-        match (b, octal) {
-            (b'\\', Some(value)) => {
-                bytes.push(value);
-                rest = &after[3..];
-            }
-            _ => {
-                bytes.push(b);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    mounts.into_iter().filter_map(one).collect()
 }
 
 #[cfg(test)]
@@ -179,6 +155,10 @@ mod tests {
         43 1 0:53 / /scratch/bob rw - fuse.entrepot scratch#/vol/state rw,user_id=48302,group_id=0\n\
         44 1 0:54 / /home/bob rw - fuse.entrepot user_id=0#/vol/state rw,xuser_id=0\n\
         42 1 0:52 / /home/x rw - fuse.sshfs entrepot#/x/state rw,user_id=0\n";
+
+    fn parse(table: &str, trust: Trust) -> Vec<Found> {
+        trusted(object::mounts::parse(table.as_bytes()), trust)
+    }
 
     fn mounts() -> Vec<Found> {
         parse(TABLE, Trust::of_user(48301))

@@ -3,6 +3,9 @@
 use object::exit;
 use std::fmt;
 
+/// Result of a request.
+pub type Result<T, E = Problem> = std::result::Result<T, E>;
+
 /// Reason why a request was not served.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Problem {

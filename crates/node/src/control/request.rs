@@ -79,7 +79,6 @@ pub enum Request {
     StageIn {
         what: StageIn,
         /// Bytes per second, at most.
-        #[serde(default)]
         limit: Option<u64>,
         identity: Identity,
     },
@@ -88,7 +87,6 @@ pub enum Request {
         what: StageIn,
         #[serde(default)]
         chosen: Chosen,
-        #[serde(default)]
         limit: Option<u64>,
         identity: Identity,
     },
@@ -97,7 +95,6 @@ pub enum Request {
         what: ManifestIn,
         #[serde(default)]
         chosen: Chosen,
-        #[serde(default)]
         limit: Option<u64>,
         identity: Identity,
     },
@@ -108,12 +105,7 @@ pub enum Request {
     #[serde(rename = "stage.look-out")]
     LookAtStageOut { what: StageOut, identity: Identity },
     #[serde(rename = "stage.out")]
-    StageOut {
-        what: StageOut,
-        #[serde(default)]
-        limit: Option<u64>,
-        identity: Identity,
-    },
+    StageOut { what: StageOut, limit: Option<u64>, identity: Identity },
     #[serde(rename = "source.get")]
     Source { path: String },
     #[serde(rename = "source.set")]
@@ -135,10 +127,7 @@ pub enum Request {
     },
     /// Quotas of the caller, or one quota.
     #[serde(rename = "quota.show")]
-    ShowQuota {
-        #[serde(default)]
-        of: Option<QuotaOf>,
-    },
+    ShowQuota { of: Option<QuotaOf> },
     #[serde(rename = "quota.list")]
     Quotas {},
     #[serde(rename = "quota.set")]

@@ -3,7 +3,7 @@
 
 use super::lines::{End, LineLimits, Lines, is_of_few_parts};
 use super::wire::{Answer, LINE_BYTES_MAX, Request};
-use super::{Caller, Handler, Problem, Responder, exit};
+use super::{Caller, Handler, Problem, Responder, Result, exit};
 use object::admission::Admission;
 use object::stop::Stop;
 use object::workers::apart;
@@ -214,7 +214,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
 }
 
 /// Serves a connection on a new thread, or returns the reason for the refusal.
-fn let_in(shared: &Arc<Shared>, stream: &Arc<UnixStream>) -> Result<(), Problem> {
+fn let_in(shared: &Arc<Shared>, stream: &Arc<UnixStream>) -> Result<()> {
     let peer = socket_peercred(stream)
         .map_err(|e| Problem::failed(format!("the kernel does not report the user of the client: {e}")))?;
     let caller = Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw(), pid: peer.pid.as_raw_nonzero().get() };
@@ -297,20 +297,14 @@ fn converse(shared: &Shared, caller: &Caller, stream: &Arc<UnixStream>) -> io::R
     }
 }
 
-fn understand(line: &[u8]) -> Result<Request, Problem> {
+fn understand(line: &[u8]) -> Result<Request> {
     if !is_of_few_parts(line) {
         return Err(Problem::wrong("the request has too many parts").try_this("ask for less at once"));
     }
     serde_json::from_slice(line).map_err(|e| Problem::wrong(format!("the request is not understood: {e}")))
 }
 
-fn serve(
-    shared: &Shared,
-    stream: &UnixStream,
-    caller: &Caller,
-    request: Request,
-    stop: Arc<Stop>,
-) -> Result<Value, Problem> {
+fn serve(shared: &Shared, stream: &UnixStream, caller: &Caller, request: Request, stop: Arc<Stop>) -> Result<Value> {
     let prefix = request.command.split('.').next().unwrap_or_default();
     let Some(handler) = shared.handlers.get(prefix).or(shared.handlers.get("")).cloned() else {
         return Err(Problem::wrong(format!("the daemon has no command `{}`", request.command))

@@ -12,7 +12,7 @@ use super::Core;
 use super::requests::{explain, layout, status, target};
 use super::resolve::Purpose;
 use crate::control::answers::{Layout, Row, Status};
-use crate::control::{Caller, Problem};
+use crate::control::{Caller, Result};
 use engine::events::Event;
 use engine::mover::Phase;
 use engine::stats::Op;
@@ -36,7 +36,7 @@ const SENTENCES_MAX: usize = 300;
 
 impl Core {
     /// The volume at a glance. Requests data from the state store and the leader, so it may take as long as they do.
-    pub fn at_a_glance(self: &Arc<Self>, with_names: bool) -> Result<Glance, Problem> {
+    pub fn at_a_glance(self: &Arc<Self>, with_names: bool) -> Result<Glance> {
         let mut status = status::status(self, &operator())?;
         let problems = self.problems(&status);
         let burst = status.burst.take().flatten().map(|mut burst| {
@@ -148,7 +148,7 @@ impl Core {
     }
 
     /// Layout of the file at that path, with reasons. The path is absolute or relative to the mount point.
-    pub fn how_it_lies(&self, path: &str) -> Result<ShownFile, Problem> {
+    pub fn how_it_lies(&self, path: &str) -> Result<ShownFile> {
         let below = Path::new(path).strip_prefix(&self.mount_point).unwrap_or(Path::new(path));
         let below = below.to_str().unwrap_or(path).trim_start_matches('/');
         let (file, stat) = self.file_of(&operator(), below, Purpose::See)?;

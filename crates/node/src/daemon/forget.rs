@@ -7,7 +7,7 @@
 //! Its number stays taken, and its file `N.over` stays: node numbers have no gaps.
 
 use super::{Core, crash};
-use crate::control::{Problem, exit};
+use crate::control::{Problem, Result, exit};
 use crate::nodes::{Info, Nodes};
 use engine::mover::Mover;
 use meta::state::{KNOWN_JOBS, NAMES, State};
@@ -32,7 +32,7 @@ struct SettledCounts {
 }
 
 /// Forgets a node, by its number or by its host.
-pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, Problem> {
+pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String> {
     let failed = |error: crate::Error| {
         Problem::failed(error.to_string())
             .so("unsettled moves are kept")
@@ -68,7 +68,7 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, P
 }
 
 /// Own names of the nodes to forget. Refused if one of these nodes is alive.
-fn the_dead(alive: &[(Node, Option<Info>)], over: &[(Node, Info)], name: &str) -> Result<BTreeSet<String>, Problem> {
+fn the_dead(alive: &[(Node, Option<Info>)], over: &[(Node, Info)], name: &str) -> Result<BTreeSet<String>> {
     let refused = |text: String, mend: &str| Err(Problem::wrong(text).so("nothing was forgotten").try_this(mend));
     if let Some((unknown, _)) = alive.iter().find(|(_, info)| info.is_none()) {
         return refused(format!("{unknown} is running, and its host is unknown"), "repeat the command");

@@ -21,7 +21,7 @@ use super::balance::{self, Ask};
 use super::quotas;
 use super::{Core, Ending};
 use crate::control::answers::{Done, Text};
-use crate::control::{Binding, Caller, Handler, Problem, Request, Responder};
+use crate::control::{Binding, Caller, Handler, Problem, Request, Responder, Result};
 use engine::stage::Progress;
 use object::target::Order;
 use parking_lot::Mutex;
@@ -40,7 +40,7 @@ pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Endi
 }
 
 impl Handler for Commands {
-    fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
         let request = Request::of(command, args).map_err(|e| {
             Problem::wrong(format!("the request is not understood: {e}"))
                 .try_this("use the `entrepot` of the same version as the daemon")
@@ -50,7 +50,7 @@ impl Handler for Commands {
 }
 
 impl Commands {
-    fn serve(&self, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    fn serve(&self, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value> {
         let core = &self.core;
         match request {
             Request::Status {} => sent(status::status(core, caller)),
@@ -138,7 +138,7 @@ fn told(text: impl Into<String>) -> Text {
 }
 
 /// Serializes an answer.
-fn sent<T: Serialize>(answer: Result<T, Problem>) -> Result<Value, Problem> {
+fn sent<T: Serialize>(answer: Result<T>) -> Result<Value> {
     answer.map(|answer| json!(answer))
 }
 

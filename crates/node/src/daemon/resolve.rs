@@ -1,7 +1,7 @@
 //! Resolves a client's path with the client's permissions.
 
 use super::Core;
-use crate::control::{Caller, Problem};
+use crate::control::{Caller, Problem, Result};
 use engine::file::File;
 use engine::rights::with_rights_of;
 use engine::source::Identity;
@@ -30,7 +30,7 @@ pub fn identity(caller: &Caller) -> Identity {
 impl Core {
     /// The file at `path` (relative to the mount's root), if the caller has the permission. Symbolic links are
     /// followed inside the volume.
-    pub fn file_of(&self, caller: &Caller, path: &str, purpose: Purpose) -> Result<(Arc<File>, Stat), Problem> {
+    pub fn file_of(&self, caller: &Caller, path: &str, purpose: Purpose) -> Result<(Arc<File>, Stat)> {
         let (fd, stat) = self.reach(caller, path)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Problem::wrong(format!("{path} is no regular file")).try_this("name a file"));
@@ -51,13 +51,13 @@ impl Core {
     }
 
     /// Refuses a path that the caller may not reach, a directory or a file.
-    pub fn may_see(&self, caller: &Caller, path: &str) -> Result<(), Problem> {
+    pub fn may_see(&self, caller: &Caller, path: &str) -> Result<()> {
         self.reach(caller, path).map(|_| ())
     }
 
     /// Admits a scan of many names or rows until the result is dropped, so that one user cannot occupy the stores.
     /// Operators are not limited.
-    pub fn look_for(&self, caller: &Caller) -> Result<Option<Held>, Problem> {
+    pub fn look_for(&self, caller: &Caller) -> Result<Option<Held>> {
         if caller.is_operator() {
             return Ok(None);
         }
@@ -75,7 +75,7 @@ impl Core {
     }
 
     /// Opens a path with the permissions of the caller.
-    fn reach(&self, caller: &Caller, path: &str) -> Result<(OwnedFd, Stat), Problem> {
+    fn reach(&self, caller: &Caller, path: &str) -> Result<(OwnedFd, Stat)> {
         let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("{path}: {e}"));
         let tree = self.volume.tree().try_clone_to_owned().map_err(|e| failed(&e))?;
         let relative = if path.is_empty() { ".".to_string() } else { path.to_string() };

@@ -5,10 +5,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, statat};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -67,17 +65,9 @@ fn outcome(output: &Output) -> io::Result<()> {
 
 /// The kernel's number of the FUSE connection mounted at `mountpoint`, found without a request to the mount.
 pub fn connection(mountpoint: &Path) -> Option<u32> {
-    let table = fs::read("/proc/self/mountinfo").ok()?;
-    let wanted = mountpoint.as_os_str().as_bytes();
-    let of_line = |line: &[u8]| {
-        let mut fields = line.split(|b| *b == b' ');
-        let device = fields.nth(2)?;
-        let at = unescape(fields.nth(1)?);
-        let minor = std::str::from_utf8(device).ok()?.split_once(':')?.1;
-        (at == wanted).then(|| minor.parse().ok())?
-    };
     // The last mount is on top.
-    table.split(|b| *b == b'\n').filter_map(of_line).next_back()
+    let mounted = object::mounts::all().into_iter().rfind(|mounted| mounted.at == mountpoint)?;
+    mounted.device.split_once(':')?.1.parse().ok()
 }
 
 /// Signal that a mount has lost its server, or is to end. Never reset.
@@ -122,15 +112,8 @@ impl Table {
 
 /// Mount points in this thread's namespace whose file system's type begins with `kind`, inner ones last.
 pub fn of_kind(kind: &str) -> Vec<PathBuf> {
-    let of_line = |line: &[u8]| {
-        let mut fields = line.split(|b| *b == b' ');
-        let at = fields.nth(4)?;
-        fields.find(|field| *field == b"-")?; // the fields in between are optional
-        let matches = fields.next()?.starts_with(kind.as_bytes());
-        matches.then(|| PathBuf::from(OsString::from_vec(unescape(at))))
-    };
-    let table = fs::read("/proc/thread-self/mountinfo").unwrap_or_default();
-    table.split(|b| *b == b'\n').filter_map(of_line).collect()
+    let mounts = object::mounts::all().into_iter().filter(|mounted| mounted.kind.starts_with(kind));
+    mounts.map(|mounted| mounted.at).collect()
 }
 
 /// Control directory of a connection.
@@ -147,36 +130,9 @@ pub fn widen_read_ahead(connection: u32, kib: u32) {
     }
 }
 
-/// Decodes spaces and other characters, which the table of mounts has as octal codes such as `\040`.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, tail @ ..] = rest {
-        let code = if *first == b'\\' { tail.get(..3) } else { None };
-        let code = code.and_then(|c| u8::from_str_radix(std::str::from_utf8(c).ok()?, 8).ok());
-        match code {
-            Some(byte) => {
-                plain.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                plain.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    plain
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_in_the_mount_table_are_unescaped() {
-        assert_eq!(unescape(br"/mnt/a\040b\134c"), b"/mnt/a b\\c");
-        assert_eq!(unescape(br"/mnt/\9"), br"/mnt/\9");
-    }
 
     #[test]
     fn who_waits_for_the_table_of_mounts_hears_of_the_end() {

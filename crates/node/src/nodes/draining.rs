@@ -32,7 +32,6 @@ pub struct Draining {
     /// Number of the node when it wrote the record.
     node: u32,
     /// Work that a shutdown now would cut off; `None` before the first check.
-    #[serde(default)]
     pub kept_by: Option<Vec<String>>,
 }
 

@@ -59,11 +59,10 @@ pub struct Info {
 impl Info {
     /// Describes this process.
     pub fn of_this(mount_point: &Path, own: String, epoch: u32) -> Info {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Info {
             format: NODE_FORMAT,
-            host: host.trim().to_owned(),
+            host: object::host::name(),
             pid: std::process::id(),
             mount_point: mount_point.display().to_string(),
             since_ms: since.as_millis() as u64,

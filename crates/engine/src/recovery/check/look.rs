@@ -9,6 +9,7 @@ use crate::stage::place::{names, open_at};
 use crate::stage::sums::Sums;
 use crate::stage::{self, StageError, Stop};
 use crate::{Error, Result};
+use meta::descent::Descent;
 use object::host::descriptor_path;
 use object::target::{Reach, own_part};
 use policy::cluster::look::part_of;
@@ -16,9 +17,11 @@ use policy::cluster::share;
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
 use policy::{FileId, ObjectId, TargetId};
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, Dir, FileType, Mode, OFlags};
+use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Result of a scan, with the state that the repair needs.
@@ -93,6 +96,18 @@ pub(super) struct Candidate {
     pub proven: bool,
 }
 
+/// Path of the directory that a walk below `names` is in.
+fn shown(names: &[String], walk: &Descent) -> String {
+    let below = walk.directory();
+    let path: PathBuf = names.iter().map(OsStr::new).chain(below.iter()).collect();
+    path.display().to_string()
+}
+
+/// Whether a name can be shown.
+pub(super) fn is_plain(name: &str) -> bool {
+    !name.chars().any(char::is_control)
+}
+
 /// Identity of the daemon, for scans with its own rights; permission for a check is decided earlier.
 pub(super) fn daemon() -> Identity {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -156,62 +171,62 @@ impl Checker {
 
     /// Scans a file, or all files of a directory.
     pub(super) fn walk(&self, names: &[String], found: &mut Found, stop: &Stop) -> Result<()> {
-        let (mut todo, mut rests) = (vec![names.to_vec()], Rests::of(found.rests));
-        while let Some(names) = todo.pop() {
+        let Some(top) = self.look_at_name(names, found)? else { return Ok(()) };
+        let (mut walk, mut rests) = (Descent::at(top, false)?, Rests::of(found.rests));
+        while let Some(entry) = walk.entry() {
             rests.step();
             if stop.is_set() {
                 break;
             }
-            let fd = match self.open(&names, OFlags::RDONLY) {
-                Ok(fd) => fd,
-                Err(e) if names.is_empty() => return Err(e),
-                Err(e) => {
-                    // A user must not learn about files out of the user's reach.
-                    if self.behalf.is_none() && self.may_hold_data(&names) {
-                        found.unseen(names.join("/"), e);
-                    }
+            let (name, kind) = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    found.unseen(shown(names, &walk), error);
                     continue;
                 }
             };
-            let stat = fs::fstat(&fd)?;
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => {
-                    let stamp = Stamp::before_reading(&fd)?;
-                    if found.directories.insert(names.clone(), stamp) == Some(stamp) {
-                        continue; // read before, and as it was
-                    }
-                    for entry in Dir::new(fd)? {
-                        let entry = match entry {
-                            Ok(entry) => entry,
-                            Err(e) => {
-                                found.unseen(names.join("/"), e);
-                                break;
-                            }
-                        };
-                        // A name that is not UTF-8 has no printable path. It counts as unseen: its objects stay.
-                        let name = entry.file_name().to_string_lossy().into_owned();
-                        let plain = entry.file_name().to_str().is_ok() && !name.chars().any(char::is_control);
-                        if name == "." || name == ".." {
-                            continue;
-                        }
-                        if !plain {
-                            found.unseen(names.join("/"), format!("the name {name:?} in it is not checked"));
-                            continue;
-                        }
-                        let mut inner = names.clone();
-                        inner.push(name);
-                        if entry.file_type() != FileType::RegularFile || found.is_mine(&inner) {
-                            todo.push(inner);
-                        }
-                    }
-                }
-                FileType::RegularFile if found.is_mine(&names) && found.seen.insert((stat.st_dev, stat.st_ino)) => {
-                    self.look_at(fd, stat.st_ino, &names, found);
-                }
-                _ => {}
+            // A name that is not UTF-8 has no printable path. It counts as unseen: its objects stay.
+            let Some(below) = walk.names_of(&name).filter(|names| names.iter().all(|name| is_plain(name))) else {
+                let why = format!("the name {:?} in it is not checked", name.to_string_lossy());
+                found.unseen(shown(names, &walk), why);
+                continue;
+            };
+            let names = [names, &below].concat();
+            if (kind != FileType::RegularFile || found.is_mine(&names))
+                && let Some(directory) = self.look_at_name(&names, found)?
+            {
+                walk.enter(&name, directory)?;
             }
         }
         Ok(())
+    }
+
+    /// Scans a file. Returns a directory, unless it was read before and is as it was.
+    fn look_at_name(&self, names: &[String], found: &mut Found) -> Result<Option<OwnedFd>> {
+        let fd = match self.open(names, OFlags::RDONLY) {
+            Ok(fd) => fd,
+            Err(e) if names.is_empty() => return Err(e),
+            Err(e) => {
+                // A user must not learn about files out of the user's reach.
+                if self.behalf.is_none() && self.may_hold_data(names) {
+                    found.unseen(names.join("/"), e);
+                }
+                return Ok(None);
+            }
+        };
+        let stat = fs::fstat(&fd)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                let stamp = Stamp::before_reading(&fd)?;
+                let is_known = found.directories.insert(names.to_vec(), stamp) == Some(stamp);
+                return Ok((!is_known).then_some(fd));
+            }
+            FileType::RegularFile if found.is_mine(names) && found.seen.insert((stat.st_dev, stat.st_ino)) => {
+                self.look_at(fd, stat.st_ino, names, found);
+            }
+            _ => {}
+        }
+        Ok(None)
     }
 
     /// Opens a file or a directory. On behalf of a user: files that the user may reach, and directories that the user

@@ -42,16 +42,12 @@ pub(super) struct Answer {
     #[serde(default)]
     pub changed: bool,
     /// Answer to `Begin`.
-    #[serde(default)]
     pub begun: Option<Begun>,
     /// Answer to `Account`.
-    #[serde(default)]
     pub account: Option<Account>,
     /// Findings so far.
-    #[serde(default)]
     pub report: Option<Report>,
     /// Error of the task.
-    #[serde(default)]
     pub failed: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! A scrub: all files are read, compared and repaired one after the other by path, so that a scrub can resume.
 
 use super::deep::Paced;
-use super::look::Found;
+use super::look::{Found, is_plain};
 use super::{Checker, Finding, FindingKind, Outcome};
 use crate::stage::Stop;
 use crate::stage::place::names;
@@ -80,17 +80,15 @@ impl Checker {
         let after = after.map(names).transpose().map_err(|e| Error::Invalid(e.to_string()))?.unwrap_or_default();
         let mut asked = self.asked();
         let mut linked = BTreeSet::new();
-        let mut walk = Descent::in_order(self.open(&[], OFlags::RDONLY | OFlags::DIRECTORY)?)?;
+        let mut walk = Descent::at(self.open(&[], OFlags::RDONLY | OFlags::DIRECTORY)?, true)?;
         while let Some(entry) = walk.entry() {
             if stop.is_set() {
                 return Ok(false);
             }
             // A name that cannot be shown is left out, and so is an unreadable directory.
             let Ok((name, _)) = entry else { continue };
-            let Some(names) = walk.names_of(&name) else { continue };
-            if names.last().is_some_and(|name| name.chars().any(char::is_control)) {
-                continue;
-            }
+            let names = walk.names_of(&name).filter(|names| names.iter().all(|name| is_plain(name)));
+            let Some(names) = names else { continue };
             let is_done = names <= after && (names == after || !after.starts_with(&names));
             // A name that was removed, or is no file, has no bytes.
             let Ok(stat) = fs::statat(self.volume.tree(), names.join("/"), AtFlags::SYMLINK_NOFOLLOW) else { continue };

@@ -7,7 +7,7 @@ use crate::stage::inherit::placement_in;
 use crate::stage::place::Place;
 use crate::stage::record::{Progress, Units};
 use crate::stage::sources::Sources;
-use crate::stage::{StageError, Stager};
+use crate::stage::{Result, StageError, Stager};
 use parking_lot::Mutex;
 use policy::layout::Reason;
 use rustix::fd::OwnedFd;
@@ -23,7 +23,7 @@ impl<'a> Incoming<'a> {
         place: &Place,
         sources: &Sources,
         notes: &mut Vec<String>,
-    ) -> Result<Incoming<'a>, StageError> {
+    ) -> Result<Incoming<'a>> {
         let source = &sources.list[0].0;
         let earlier = stager.volume.state().staging_get(key)?;
         let earlier: Option<Progress> = earlier.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -44,12 +44,7 @@ impl<'a> Incoming<'a> {
         Incoming::begin_new(stager, key, place, source)
     }
 
-    fn begin_new(
-        stager: &'a Stager,
-        key: &str,
-        place: &Place,
-        source: &source::Place,
-    ) -> Result<Incoming<'a>, StageError> {
+    fn begin_new(stager: &'a Stager, key: &str, place: &Place, source: &source::Place) -> Result<Incoming<'a>> {
         let size = source.version.size;
         let pool = stager.files.pool();
         let placement = placement_in(place.parent(), &pool.placement, &stager.volume.config().tiers);
@@ -85,7 +80,7 @@ impl<'a> Incoming<'a> {
         Ok(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced })
     }
 
-    fn take_up(stager: &'a Stager, key: &str, earlier: Progress) -> Result<Option<Incoming<'a>>, StageError> {
+    fn take_up(stager: &'a Stager, key: &str, earlier: Progress) -> Result<Option<Incoming<'a>>> {
         let size = earlier.version.size;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(stub) = fs::openat(stager.volume.staging(), key, flags, Mode::empty()) else { return Ok(None) };
@@ -106,7 +101,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Opens a staging that another node has begun.
-    pub(in crate::stage) fn join(stager: &'a Stager, key: &str, begun: Progress) -> Result<Incoming<'a>, StageError> {
+    pub(in crate::stage) fn join(stager: &'a Stager, key: &str, begun: Progress) -> Result<Incoming<'a>> {
         let is_key = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
         let size = begun.version.size;
         let incoming = if is_key { Incoming::take_up(stager, key, begun)? } else { None };
@@ -121,7 +116,7 @@ fn unit_bytes(stripe_bytes: u64) -> u64 {
     UNIT_BYTES_MIN.div_ceil(stripe) * stripe
 }
 
-fn open_sums(stager: &Stager, key: &str) -> Result<OwnedFd, StageError> {
+fn open_sums(stager: &Stager, key: &str) -> Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(fs::openat(stager.volume.staging(), sums_key(key), flags, Mode::from_raw_mode(0o600))?)
 }

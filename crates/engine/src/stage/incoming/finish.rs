@@ -6,7 +6,7 @@ use crate::file::File;
 use crate::source::{Identity, Record};
 use crate::stage::place::Place;
 use crate::stage::sources::Sources;
-use crate::stage::{StageError, Stager, sums};
+use crate::stage::{Result, StageError, Stager, sums};
 use meta::quota::Reserved;
 use object::host;
 use object::host::descriptor_path;
@@ -24,7 +24,7 @@ impl Incoming<'_> {
         sources: &Sources,
         who: &Identity,
         goes_on: &dyn Fn() -> bool,
-    ) -> Result<(), StageError> {
+    ) -> Result<()> {
         self.file.refresh()?;
         if self.file.size() != self.size {
             let why = format!("{} of {} bytes are there; stage it in again", self.file.size(), self.size);
@@ -63,7 +63,7 @@ impl Incoming<'_> {
 
 impl Stager {
     /// Opens the file that has the name now, for removal after its replacement.
-    fn named(&self, place: &Place) -> Result<Option<OwnedFd>, StageError> {
+    fn named(&self, place: &Place) -> Result<Option<OwnedFd>> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         match fs::openat(place.parent(), &place.name, flags, Mode::empty()) {
             Ok(fd) => Ok(Some(fd)),
@@ -83,7 +83,7 @@ impl Stager {
 
     /// Removes the objects of a file that lost its last name, after its last use by an application, a move or this
     /// staging.
-    fn remove_replaced(&self, place: &Place, old: &OwnedFd) -> Result<(), StageError> {
+    fn remove_replaced(&self, place: &Place, old: &OwnedFd) -> Result<()> {
         let stat = fs::fstat(old)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Ok(());
@@ -100,7 +100,7 @@ impl Stager {
     }
 }
 
-pub(super) fn check_free(place: &Place, replace: bool) -> Result<(), StageError> {
+pub(super) fn check_free(place: &Place, replace: bool) -> Result<()> {
     match place.stat()?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         None => Ok(()),
         Some(FileType::RegularFile | FileType::Symlink) if replace => Ok(()),

@@ -116,13 +116,12 @@ fn own_directory(name: &str) -> Option<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
     let environment = |key| std::env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || environment("HOME").map(|home| home.join(".local/state"));
-    // Home directories are often the same on all hosts.
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match is_root {
         true => roots_directory(name),
         false => {
             let state = environment("XDG_STATE_HOME").filter(|path| path.is_absolute()).or_else(home)?;
-            Some(state.join("entrepot").join(as_part(name)?).join(as_part(host.trim())?))
+            // Home directories are often the same on all hosts.
+            Some(state.join("entrepot").join(as_part(name)?).join(as_part(&object::host::name())?))
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Burst;
 use super::table::CheckpointTable;
-use crate::control::{Caller, Problem};
+use crate::control::{Caller, Problem, Result};
 
 /// Maximum of applications of one user. A guess: far more than a user runs.
 pub(super) const PER_USER_MAX: usize = 1000;
@@ -31,7 +31,7 @@ pub(super) fn is_named(full: &str, name: &str) -> bool {
 }
 
 /// Refuses invalid names.
-pub(super) fn check(name: &str) -> Result<(), Problem> {
+pub(super) fn check(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > 200 || name.contains('/') {
         return Err(Problem::wrong(format!("\"{name}\" cannot be the name of an application"))
             .try_this("give a name of at most 200 characters without a slash"));
@@ -44,7 +44,7 @@ impl Burst {
     ///
     /// # Errors
     /// The name is invalid, or the operator's name fits several users.
-    pub(super) fn named(&self, caller: &Caller, name: &str) -> Result<String, Problem> {
+    pub(super) fn named(&self, caller: &Caller, name: &str) -> Result<String> {
         if !caller.is_operator() {
             check(name)?;
         }

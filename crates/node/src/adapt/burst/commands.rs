@@ -7,7 +7,7 @@ use super::open::OpenCheckpoint;
 use super::record::{self, App};
 use super::table::{CheckpointTable, Session};
 use crate::control::answers::{self, Abandoned, Application, Begun, Committed, Done, Row};
-use crate::control::{BeginCheckpoint, Caller, Problem, exit};
+use crate::control::{BeginCheckpoint, Caller, Problem, Result, exit};
 use policy::burst::advice::daly_s;
 use policy::burst::buffer;
 use policy::burst::tables::{Tables, Version};
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 impl Burst {
     /// Announces a version.
-    pub(crate) fn begin(&self, caller: &Caller, what: &BeginCheckpoint) -> Result<Begun, Problem> {
+    pub(crate) fn begin(&self, caller: &Caller, what: &BeginCheckpoint) -> Result<Begun> {
         app_names::check(&what.app)?;
         if what.paths.is_empty() {
             return Err(Problem::wrong("no directory is named").try_this("name the directories of its files"));
@@ -60,7 +60,7 @@ impl Burst {
     }
 
     /// Completes or abandons the announced version, and waits until it is durable.
-    pub(crate) fn end(&self, caller: &Caller, name: &str, abandon: bool) -> Result<Value, Problem> {
+    pub(crate) fn end(&self, caller: &Caller, name: &str, abandon: bool) -> Result<Value> {
         let app = &*self.named(caller, name)?;
         let session = self.sessions.read().get(app).cloned();
         let Some(session) = session else {
@@ -141,13 +141,7 @@ impl Burst {
     }
 
     /// Sets an application's time between failures or its number of nodes, for its owner or the operator.
-    pub(crate) fn about(
-        &self,
-        caller: &Caller,
-        app: &str,
-        mtbf_s: Option<u64>,
-        nodes: Option<u64>,
-    ) -> Result<Done, Problem> {
+    pub(crate) fn about(&self, caller: &Caller, app: &str, mtbf_s: Option<u64>, nodes: Option<u64>) -> Result<Done> {
         self.set_mtbf(&self.named(caller, app)?, mtbf_s, nodes)?;
         Ok(Done {})
     }
@@ -200,7 +194,7 @@ impl Burst {
     }
 
     /// Figures of an application and the recommended interval between its checkpoints.
-    pub(crate) fn advice(&self, caller: &Caller, name: &str) -> Result<Application, Problem> {
+    pub(crate) fn advice(&self, caller: &Caller, name: &str) -> Result<Application> {
         let full = self.named(caller, name)?;
         let table = self.table.lock();
         let machine = self.driver.machine();

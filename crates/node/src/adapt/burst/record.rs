@@ -34,7 +34,6 @@ pub struct App {
     /// Number of the application.
     pub number: u64,
     /// User that announced or marked the application, or owns its files; `None` in records of earlier daemons.
-    #[serde(default)]
     pub uid: Option<u32>,
     /// Seconds between two failures.
     pub mtbf_s: u64,
@@ -63,13 +62,10 @@ pub struct Mark {
     /// Pattern of the files' paths, without `{app}`, relative to the mount's root.
     pub path: String,
     /// Nodes that the application runs on.
-    #[serde(default)]
     pub nodes: Option<u64>,
     /// Seconds between two of its failures.
-    #[serde(default)]
     pub mtbf_s: Option<u64>,
     /// Seconds between two of its checkpoints.
-    #[serde(default)]
     pub interval_s: Option<u64>,
 }
 

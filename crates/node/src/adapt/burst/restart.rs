@@ -6,7 +6,7 @@
 use super::record::{Part, Version};
 use super::{Burst, Command};
 use crate::control::answers::Restart;
-use crate::control::{Caller, Problem, Request};
+use crate::control::{Caller, Problem, Request, Result};
 use engine::file::{File, FileTable};
 use meta::stub::real::number_at;
 use object::host::descriptor_path;
@@ -32,12 +32,7 @@ impl Burst {
     ///
     /// # Errors
     /// The caller may see no such version, or the deciding node does not answer.
-    pub(crate) fn restart(
-        self: &Arc<Burst>,
-        files: &FileTable,
-        caller: &Caller,
-        app: &str,
-    ) -> Result<Restart, Problem> {
+    pub(crate) fn restart(self: &Arc<Burst>, files: &FileTable, caller: &Caller, app: &str) -> Result<Restart> {
         let known = self.call(caller.uid, Command::Control(Request::RestartFrom { app: app.to_owned() }))?;
         let known: ApplicationVersions = serde_json::from_value(known)
             .map_err(|error| Problem::failed(format!("the answer of the leading node is not valid: {error}")))?;
@@ -61,7 +56,7 @@ impl Burst {
     }
 
     /// The versions that the caller may see.
-    pub(super) fn to_restart_from(&self, caller: &Caller, name: &str) -> Result<Value, Problem> {
+    pub(super) fn to_restart_from(&self, caller: &Caller, name: &str) -> Result<Value> {
         let app = self.named(caller, name)?;
         let table = self.table.lock();
         if !self.may_see(&table, caller, &app) {

@@ -3,7 +3,7 @@
 use super::record::{self, KIND, Record};
 use super::{Book, Keeper, LIMITS_MAX, not_remembered, words};
 use crate::control::answers::{Quota, Quotas, Text, Usage, UsageState};
-use crate::control::{Caller, NewLimit, Problem, QuotaOf, Request, Responder, SetQuota};
+use crate::control::{Caller, NewLimit, Problem, QuotaOf, Request, Responder, Result, SetQuota};
 use crate::daemon::Core;
 use crate::daemon::led::Led;
 use object::users::groups_of;
@@ -25,12 +25,12 @@ pub static COMMANDS: Led<Request> = Led {
 };
 
 /// Serves a command: on this node, or on the leader.
-pub fn run(core: &Arc<Core>, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value, Problem> {
+pub fn run(core: &Arc<Core>, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value> {
     COMMANDS.ask(core, caller, request, out)
 }
 
 /// Serves a command on this node.
-fn serve(core: &Core, caller: &Caller, request: Request) -> Result<Value, Problem> {
+fn serve(core: &Core, caller: &Caller, request: Request) -> Result<Value> {
     match request {
         Request::ShowQuota { of } => Ok(json!(show(core, caller, of)?)),
         Request::Quotas {} => Ok(json!(list(core, caller)?)),
@@ -41,7 +41,7 @@ fn serve(core: &Core, caller: &Caller, request: Request) -> Result<Value, Proble
 }
 
 /// The limits of the caller, or, for the operator, those of any subject.
-fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Result<Quotas, Problem> {
+fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Result<Quotas> {
     let keeper = &core.quotas;
     if let Some(of) = of {
         may_know(core, caller, &of)?;
@@ -66,13 +66,13 @@ fn show(core: &Core, caller: &Caller, of: Option<QuotaOf>) -> Result<Quotas, Pro
 }
 
 /// All quotas, for the operator.
-fn list(core: &Core, caller: &Caller) -> Result<Quotas, Problem> {
+fn list(core: &Core, caller: &Caller) -> Result<Quotas> {
     caller.must_be_operator("see the quotas of all users")?;
     Ok(core.quotas.rows(&core.quotas.names()))
 }
 
 /// Sets limits of a subject.
-fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Result<Quotas, Problem> {
+fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Result<Quotas> {
     caller.must_be_operator("set quotas")?;
     let asked = SetQuota { of: real(core, asked.of.clone())?, ..asked };
     let keeper = &core.quotas;
@@ -102,7 +102,7 @@ fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Result<Quotas, Problem>
 }
 
 /// Removes limits of a subject.
-fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<Text, Problem> {
+fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<Text> {
     caller.must_be_operator("remove quotas")?;
     let keeper = &core.quotas;
     // A directory may be gone by now; then its path is used as given.
@@ -120,7 +120,7 @@ fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<Text, Problem> {
 }
 
 /// Refuses a caller without permission to see a quota.
-fn may_know(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<(), Problem> {
+fn may_know(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<()> {
     let own = match of {
         _ if caller.is_operator() => true,
         QuotaOf::User(uid) => *uid == caller.uid,
@@ -135,7 +135,7 @@ fn may_know(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<(), Problem> {
 }
 
 /// The same subject; the path of a directory is resolved, without links.
-fn real(core: &Core, of: QuotaOf) -> Result<QuotaOf, Problem> {
+fn real(core: &Core, of: QuotaOf) -> Result<QuotaOf> {
     let QuotaOf::Directory(path) = of else { return Ok(of) };
     let path = path.split('/').filter(|name| !name.is_empty() && *name != ".").collect::<Vec<_>>().join("/");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -154,7 +154,7 @@ fn real(core: &Core, of: QuotaOf) -> Result<QuotaOf, Problem> {
     }
 }
 
-fn changed(before: Limits, asked: &SetQuota) -> Result<Limits, Problem> {
+fn changed(before: Limits, asked: &SetQuota) -> Result<Limits> {
     let new = |before: Option<u64>, asked: Option<NewLimit>| match asked {
         None => before,
         Some(NewLimit::At(limit)) => Some(limit),

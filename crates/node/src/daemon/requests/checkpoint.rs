@@ -2,13 +2,13 @@
 
 use super::sent;
 use crate::adapt::burst::{Burst, Command};
-use crate::control::{Caller, Problem, Request};
+use crate::control::{Caller, Problem, Request, Result};
 use crate::daemon::Core;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Serves a request about checkpoints.
-pub fn run(core: &Core, caller: &Caller, request: Request) -> Result<Value, Problem> {
+pub fn run(core: &Core, caller: &Caller, request: Request) -> Result<Value> {
     let burst = burst(core)?;
     match &request {
         Request::BeginCheckpoint(what) => what.paths.iter().try_for_each(|path| core.may_see(caller, path))?,
@@ -26,7 +26,7 @@ pub fn run(core: &Core, caller: &Caller, request: Request) -> Result<Value, Prob
     burst.call(caller.uid, Command::Control(request))
 }
 
-fn burst(core: &Core) -> Result<&Arc<Burst>, Problem> {
+fn burst(core: &Core) -> Result<&Arc<Burst>> {
     core.adapt.burst().ok_or_else(|| {
         Problem::wrong("this volume has no burst buffer")
             .so("nothing was changed")

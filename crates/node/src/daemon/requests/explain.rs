@@ -10,6 +10,7 @@ use policy::TargetId;
 use policy::layout::{Layout, MirrorState, OPEN_END, Reason, Segment};
 use policy::units::show_bytes;
 use std::collections::BTreeSet;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Reason of a change, in words.
 pub fn reason(core: &Core, reason: Reason) -> String {
@@ -128,21 +129,7 @@ fn safety(layout: &Layout, source: Option<&str>) -> String {
 
 /// Seconds since 1970 as a date in UTC.
 fn moment(ns: u64) -> String {
-    let (days, second) = (ns / 1_000_000_000 / 86_400, ns / 1_000_000_000 % 86_400);
-    let (year, month, day) = civil(days);
-    format!("{year}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// The Gregorian date of a day since 1970-01-01. In years that start on the first of March, the leap day comes last.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let z = days + 719_468;
-    let (era, of_era) = (z / 146_097, z % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(ns)).to_string()
 }
 
 #[cfg(test)]

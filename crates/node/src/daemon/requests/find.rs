@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::control::answers::{File, Search};
-use crate::control::{Caller, Find, FindState, Problem, Responder};
+use crate::control::{Caller, Find, FindState, Problem, Responder, Result};
 use crate::daemon::Core;
 use meta::descent::{Descent, Met};
 use object::target::State;
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Search, Problem> {
+pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Search> {
     core.may_see(caller, &what.path)?;
     let scan = Scan::new(core, caller, what)?;
     // A scan of the names loads the shared file system as a check does.
@@ -35,7 +35,7 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    fn new(core: &'a Core, caller: &'a Caller, what: &'a Find) -> Result<Scan<'a>, Problem> {
+    fn new(core: &'a Core, caller: &'a Caller, what: &'a Find) -> Result<Scan<'a>> {
         let targets = core.volume.targets();
         let unknown = |what: &str, name: &str| {
             Problem::not_found(format!("there is no {what} \"{name}\"")).try_this("`entrepot target list` shows them")
@@ -58,7 +58,7 @@ impl<'a> Scan<'a> {
         Ok(Scan { core, caller, what, target: target.transpose()?, on_tier: on_tier.transpose()?, uid, now_s })
     }
 
-    fn run(&self, out: &mut Responder<'_>) -> Result<Search, Problem> {
+    fn run(&self, out: &mut Responder<'_>) -> Result<Search> {
         let failed = |error: Errno| Problem::failed(format!("{}: {error}", self.what.path));
         let (mut files, mut bytes, mut unread) = (0u64, 0u64, 0u64);
         let start = if self.what.path.is_empty() { "." } else { &*self.what.path };

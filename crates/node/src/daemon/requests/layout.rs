@@ -2,7 +2,7 @@
 
 use super::{explain, told};
 use crate::control::answers::{self, Change, Done, Explanation, Mirror, Object, Segment, Text};
-use crate::control::{Caller, Merge, Problem, Responder};
+use crate::control::{Caller, Merge, Problem, Responder, Result};
 use crate::daemon::Core;
 use crate::daemon::resolve::Purpose;
 use engine::file::File;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 /// Interval of checks of a caller that waits for a move.
 const MOVE_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
-pub fn get(core: &Core, caller: &Caller, path: &str) -> Result<answers::Layout, Problem> {
+pub fn get(core: &Core, caller: &Caller, path: &str) -> Result<answers::Layout> {
     let (file, _) = core.file_of(caller, path, Purpose::See)?;
     Ok(describe(core, path, &file))
 }
 
-pub fn explain(core: &Core, caller: &Caller, path: &str) -> Result<Explanation, Problem> {
+pub fn explain(core: &Core, caller: &Caller, path: &str) -> Result<Explanation> {
     let (file, _) = core.file_of(caller, path, Purpose::See)?;
     Ok(Explanation { path: path.to_owned(), sentences: explain::sentences(core, &file) })
 }
@@ -29,8 +29,8 @@ pub fn change(
     core: &Core,
     caller: &Caller,
     path: &str,
-    change: impl FnOnce(&Arc<File>) -> Result<Arc<Layout>, Problem>,
-) -> Result<Text, Problem> {
+    change: impl FnOnce(&Arc<File>) -> Result<Arc<Layout>>,
+) -> Result<Text> {
     let (file, _) = core.file_of(caller, path, Purpose::Change)?;
     let layout = change(&file)?;
     let count = layout.mirrors.len();
@@ -39,7 +39,7 @@ pub fn change(
 }
 
 /// Checks whether a request can be met. The attribute itself reports only a refusal, without the reason.
-pub fn check(core: &Core, request: &str) -> Result<Done, Problem> {
+pub fn check(core: &Core, request: &str) -> Result<Done> {
     let tiers = &core.volume.config().tiers;
     let checked = parse_request(request, &core.volume.placement(), tiers)
         .and_then(|placement| check_mirrors(&placement, tiers, core.volume.targets()));
@@ -49,12 +49,7 @@ pub fn check(core: &Core, request: &str) -> Result<Done, Problem> {
 
 /// Placement of one more mirror on that tier and that many targets; the defaults are those of the volume and the
 /// file.
-pub fn placement(
-    core: &Core,
-    file: &File,
-    tier: Option<&str>,
-    stripe_count: Option<usize>,
-) -> Result<Placement, Problem> {
+pub fn placement(core: &Core, file: &File, tier: Option<&str>, stripe_count: Option<usize>) -> Result<Placement> {
     let tiers = &core.volume.config().tiers;
     let tier = match tier {
         None => None,
@@ -68,7 +63,7 @@ pub fn placement(
     Ok(Placement { stripe_count, tier, mirrors: 1, ..default })
 }
 
-pub fn target(core: &Core, name: &str) -> Result<TargetId, Problem> {
+pub fn target(core: &Core, name: &str) -> Result<TargetId> {
     let found = core.volume.targets().by_name(name).map(|t| t.id());
     found.ok_or_else(|| {
         Problem::not_found(format!("there is no target {name}"))
@@ -77,7 +72,7 @@ pub fn target(core: &Core, name: &str) -> Result<TargetId, Problem> {
 }
 
 /// Rebuilds stale mirrors, or waits if another caller's request already does.
-pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<Layout>, Problem> {
+pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<Layout>> {
     let mut joined = false;
     loop {
         let in_sync = |l: &Arc<Layout>| l.mirrors.iter().all(|m| m.state == MirrorState::InSync);
@@ -103,7 +98,7 @@ pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<
 }
 
 /// Merges files: interleaves their bytes in shared objects.
-pub fn merge(core: &Core, caller: &Caller, what: &Merge) -> Result<Text, Problem> {
+pub fn merge(core: &Core, caller: &Caller, what: &Merge) -> Result<Text> {
     let (first, _) = core.file_of(caller, &what.path, Purpose::Change)?;
     let mut place = placement(core, &first, what.tier.as_deref(), what.stripe_count)?;
     if let Some(size) = what.stripe_size {
@@ -135,7 +130,7 @@ pub fn merge(core: &Core, caller: &Caller, what: &Merge) -> Result<Text, Problem
     Ok(told(format!("done: {count} files in turns of {unit} bytes")))
 }
 
-pub fn replace(core: &Core, file: &Arc<File>, from: &str, to: Option<&str>) -> Result<Arc<Layout>, Problem> {
+pub fn replace(core: &Core, file: &Arc<File>, from: &str, to: Option<&str>) -> Result<Arc<Layout>> {
     let on = target(core, from)?;
     let layout = file.layout();
     if !layout.is_some_and(|l| l.objects().any(|(_, o)| o.target == on)) {

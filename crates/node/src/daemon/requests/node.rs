@@ -2,7 +2,7 @@
 
 use super::told;
 use crate::control::answers::{self, Life, Text};
-use crate::control::{Caller, Problem, Responder, exit};
+use crate::control::{Caller, Problem, Responder, Result, exit};
 use crate::daemon::{Core, forget as forgetting};
 use crate::nodes::{Info, Nodes, Shown};
 use policy::cluster::Node;
@@ -12,7 +12,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Time within which a node that begins to drain restarts under another number.
 const GONE: Duration = Duration::from_secs(5);
 
-fn nodes(core: &Core) -> Result<&Nodes, Problem> {
+fn nodes(core: &Core) -> Result<&Nodes> {
     core.nodes.as_deref().ok_or_else(|| {
         Problem::wrong("this volume is one node's: its state is kept in a file there")
             .so("there are no nodes")
@@ -20,7 +20,7 @@ fn nodes(core: &Core) -> Result<&Nodes, Problem> {
     })
 }
 
-pub fn list(core: &Core) -> Result<answers::Nodes, Problem> {
+pub fn list(core: &Core) -> Result<answers::Nodes> {
     nodes(core).map(all)
 }
 
@@ -54,7 +54,7 @@ fn answer(node: Node, info: Option<Info>, state: &str, life: Option<Life>) -> an
 }
 
 /// The node with that number or on that host.
-fn named(nodes: &Nodes, name: &str) -> Result<Shown, Problem> {
+fn named(nodes: &Nodes, name: &str) -> Result<Shown> {
     let shown = nodes.shown();
     let is = |shown: &Shown| shown.node.0.to_string() == name || shown.info.as_ref().is_some_and(|i| i.host == name);
     let mut found: Vec<_> = shown.iter().filter(|shown| is(shown)).cloned().collect();
@@ -69,7 +69,7 @@ fn named(nodes: &Nodes, name: &str) -> Result<Shown, Problem> {
     }
 }
 
-pub fn drain(core: &Core, caller: &Caller, name: &str, wait: bool, out: &mut Responder<'_>) -> Result<Text, Problem> {
+pub fn drain(core: &Core, caller: &Caller, name: &str, wait: bool, out: &mut Responder<'_>) -> Result<Text> {
     caller.must_be_operator("drain a node")?;
     let nodes = nodes(core)?;
     let node = named(nodes, name)?;
@@ -106,7 +106,7 @@ pub fn drain(core: &Core, caller: &Caller, name: &str, wait: bool, out: &mut Res
     }
 }
 
-pub fn restore(core: &Core, caller: &Caller, name: &str) -> Result<Text, Problem> {
+pub fn restore(core: &Core, caller: &Caller, name: &str) -> Result<Text> {
     caller.must_be_operator("restore a node")?;
     let nodes = nodes(core)?;
     let node = named(nodes, name)?;
@@ -114,7 +114,7 @@ pub fn restore(core: &Core, caller: &Caller, name: &str) -> Result<Text, Problem
     Ok(told(format!("{name} takes part again")))
 }
 
-fn order(nodes: &Nodes, node: &Shown, drains: bool) -> Result<(), Problem> {
+fn order(nodes: &Nodes, node: &Shown, drains: bool) -> Result<()> {
     nodes.order_draining(node, drains).map_err(|error| {
         Problem::failed(error.to_string())
             .so("the node may not have received the order")
@@ -122,7 +122,7 @@ fn order(nodes: &Nodes, node: &Shown, drains: bool) -> Result<(), Problem> {
     })
 }
 
-pub fn forget(core: &Core, caller: &Caller, name: &str) -> Result<Text, Problem> {
+pub fn forget(core: &Core, caller: &Caller, name: &str) -> Result<Text> {
     caller.must_be_operator("forget a node")?;
     forgetting::forget(core, nodes(core)?, name).map(told)
 }

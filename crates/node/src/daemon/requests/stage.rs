@@ -2,7 +2,7 @@
 
 use super::{sent, with_progress};
 use crate::control::answers::Source;
-use crate::control::{Caller, Problem, Request, Responder, exit};
+use crate::control::{Caller, Problem, Request, Responder, Result, exit};
 use crate::daemon::Core;
 use engine::source::{Identity, Record, SourceError};
 use engine::stage::{Progress, Report, StageError, StageOut, Staged, Stager, Stop};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 
 /// Serves a request for staging.
-pub fn run(core: &Core, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value, Problem> {
+pub fn run(core: &Core, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value> {
     match request {
         Request::StageIn { what, limit, identity } => {
             let uri = what.uris.first().map(String::as_str);
@@ -90,7 +90,7 @@ impl Asked<'_> {
         Ok(json!(staged))
     }
 
-    fn out(self, what: &StageOut, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    fn out(self, what: &StageOut, out: &mut Responder<'_>) -> Result<Value> {
         let work = |stager: &Stager, who: &Identity, report: Report<'_>, stop: &Stop| {
             stager.stage_out(what, who, report, stop)
         };
@@ -109,7 +109,7 @@ fn out_problem(e: StageError) -> Problem {
     }
 }
 
-fn source(core: &Core, caller: &Caller, path: &str) -> Result<Option<Source>, Problem> {
+fn source(core: &Core, caller: &Caller, path: &str) -> Result<Option<Source>> {
     Ok(shown(core.stager.source_get(path, &known(caller, Identity::default()))?))
 }
 

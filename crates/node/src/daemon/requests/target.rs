@@ -2,21 +2,21 @@
 
 use super::told;
 use crate::control::answers::{Target, Targets, Text, Tier};
-use crate::control::{Caller, Problem, Responder, exit};
+use crate::control::{Caller, Problem, Responder, Result, exit};
 use crate::daemon::Core;
 use object::target::{self, Order, Reach, State};
 use policy::units::show_count;
 use std::path::Path;
 use std::sync::Arc;
 
-pub fn add(core: &Core, caller: &Caller, name: &str, dir: &Path, tier: &str) -> Result<Text, Problem> {
+pub fn add(core: &Core, caller: &Caller, name: &str, dir: &Path, tier: &str) -> Result<Text> {
     caller.must_be_operator("add a target")?;
     core.volume.add_target(name, dir, tier)?;
     core.volume.targets().measure_now(); // the next status shows its space
     Ok(told(format!("target {name} was added: new data go there from now on, existing data stay where they are")))
 }
 
-pub fn remove(core: &Core, caller: &Caller, name: &str, force: bool) -> Result<Text, Problem> {
+pub fn remove(core: &Core, caller: &Caller, name: &str, force: bool) -> Result<Text> {
     caller.must_be_operator("remove a target")?;
     core.volume.remove_target(name, force)?;
     Ok(told(format!("target {name} is forgotten")))
@@ -64,7 +64,7 @@ pub fn list(core: &Core) -> Vec<Target> {
     core.volume.targets().all().iter().map(one).collect()
 }
 
-pub fn order(core: &Core, caller: &Caller, name: &str, order: Order) -> Result<Text, Problem> {
+pub fn order(core: &Core, caller: &Caller, name: &str, order: Order) -> Result<Text> {
     caller.must_be_operator(if order == Order::Fail { "fail a target" } else { "restore a target" })?;
     Ok(told(match core.volume.order_target(name, order)? {
         State::Ok => format!("target {name} is ok"),
@@ -75,13 +75,7 @@ pub fn order(core: &Core, caller: &Caller, name: &str, order: Order) -> Result<T
     }))
 }
 
-pub fn drain(
-    core: &Arc<Core>,
-    caller: &Caller,
-    name: &str,
-    wait: bool,
-    out: &mut Responder<'_>,
-) -> Result<Text, Problem> {
+pub fn drain(core: &Arc<Core>, caller: &Caller, name: &str, wait: bool, out: &mut Responder<'_>) -> Result<Text> {
     caller.must_be_operator("drain a target")?;
     core.volume.order_target(name, Order::Drain)?;
     if !wait {

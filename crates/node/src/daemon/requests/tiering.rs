@@ -1,7 +1,7 @@
 //! `tiering.*`: pauses and resumes moves between the tiers.
 
 use super::{sent, told};
-use crate::control::{Caller, Problem, Responder};
+use crate::control::{Caller, Problem, Responder, Result};
 use crate::daemon::Core;
 use crate::daemon::led::Led;
 use serde_json::Value;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 pub static TIERING: Led<bool> =
     Led { name: "tiering", is_ready: |_| true, serve: |core, _, paused, _| pause(core, paused) };
 
-pub fn run(core: &Arc<Core>, caller: &Caller, paused: bool, out: &mut Responder<'_>) -> Result<Value, Problem> {
+pub fn run(core: &Arc<Core>, caller: &Caller, paused: bool, out: &mut Responder<'_>) -> Result<Value> {
     caller.must_be_operator(if paused { "pause tiering" } else { "resume tiering" })?;
     TIERING.ask(core, caller, paused, out)
 }
 
-fn pause(core: &Core, paused: bool) -> Result<Value, Problem> {
+fn pause(core: &Core, paused: bool) -> Result<Value> {
     if !core.adapt.has_tiers() {
         return Err(Problem::wrong("this volume moves nothing between tiers")
             .so("there is nothing to pause or resume")
