@@ -2,9 +2,9 @@
 
 use super::*;
 
+mod holders;
 #[path = "../../../../source/tests/server/port.rs"]
 mod port;
-mod holders;
 mod sentinel;
 mod tls;
 use crate::state::{State, conformance};
