@@ -263,6 +263,15 @@ fn a_node_that_crashes_and_a_store_that_returns_to_an_old_copy() {
     holds(1, [&[LATER], &[MOVE], &[]], Faults { crashes: 1, returns: 1, ..NONE });
 }
 
+#[test]
+fn two_faults_of_different_kinds() {
+    deep(1, [&[WRITE], &[MOVE], &[]], Faults { freezes: 1, returns: 1, ..NONE });
+    deep(1, [&[LATER], &[MOVE], &[]], Faults { freezes: 1, crashes: 1, ..NONE });
+    deep(1, [&[WRITE], &[MOVE], &[]], Faults { crashes: 1, partitions: 1, ..NONE });
+    deep(1, [&[WRITE], &[MOVE], &[]], Faults { partitions: 1, restarts: 1, ..NONE });
+    deep(1, [&[WRITE], &[MOVE], &[]], Faults { freezes: 1, partitions: 1, ..NONE });
+}
+
 const SHORT: &str = "the file is shorter than what was acknowledged";
 const OLDER: &str = "a reader gets older bytes than were closed before it opened the file";
 

@@ -206,7 +206,8 @@ impl Holder {
                 if registers {
                     self.files.values_mut().for_each(super::File::registered);
                 }
-                self.session.due = opened.then_some(now + self.config.renew_every);
+                let quiet = opened && self.session.over.is_empty();
+                self.session.due = quiet.then_some(now + self.config.renew_every);
                 lapsed.into_iter().for_each(|node| self.lapsed(node));
             }
             Answer::Lapsed(node) => {

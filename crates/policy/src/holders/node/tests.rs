@@ -104,3 +104,34 @@ fn a_claim_that_others_hold_against_recalls_them() {
     holder.handle(now + Config::default().retry, Event::Tick);
     assert_eq!(exchange(&mut holder, &mut table, now), step(Step::Pointer), "it has the file");
 }
+
+#[test]
+fn an_unused_hold_is_released() {
+    let mut now = Time::from_secs(100);
+    let (mut holder, mut table) = joined(now);
+    holder.handle(now, Event::Opened(KEY));
+    holder.handle(now, Event::Want(KEY, Use::Write));
+    exchange(&mut holder, &mut table, now);
+    for found in [Some((1, 9)), Some((1, 9)), None] {
+        holder.handle(now, Event::Found(KEY, found));
+    }
+    let permit = holder.begin(now, KEY, Use::Write).expect("a hold");
+    assert_eq!(holder.finish(now, KEY, &permit, Standing::Held), Written::Acknowledge);
+    holder.handle(now, Event::Closed(KEY));
+    exchange(&mut holder, &mut table, now);
+    let last = now + Config::default().unused;
+    let mut steps = Vec::new();
+    while now < last {
+        assert!(steps.is_empty() && table.len() == 1, "{now}: {steps:?}");
+        now = holder.next_deadline().expect("a deadline");
+        holder.handle(now, Event::Tick);
+        steps = exchange(&mut holder, &mut table, now);
+    }
+    assert_eq!((now, steps), (last, step(Step::Drain)));
+    holder.handle(now, Event::Done(KEY, true));
+    assert_eq!(exchange(&mut holder, &mut table, now), step(Step::Settle));
+    holder.handle(now, Event::Done(KEY, true));
+    exchange(&mut holder, &mut table, now);
+    assert!(table.is_empty() && holder.files.is_empty());
+    assert_eq!(holder.finish(now, KEY, &permit, Standing::Held), Written::Again);
+}
