@@ -272,6 +272,19 @@ fn two_faults_of_different_kinds() {
     deep(1, [&[WRITE], &[MOVE], &[]], Faults { freezes: 1, partitions: 1, ..NONE });
 }
 
+#[test]
+fn names_removed_and_replaced_with_faults() {
+    let programs: [[&[Op]; NODES]; 2] =
+        [[&[OPEN, READ, CLOSE], &[REMOVE], &[]], [&[OPEN, READ, CLOSE], &[REPLACE], &[]]];
+    for programs in programs {
+        holds(1, programs, Faults { crashes: 1, ..NONE });
+        holds(1, programs, Faults { returns: 1, ..NONE });
+        holds(1, programs, Faults { lost: 1, doubts: 1, ..NONE });
+        deep(1, programs, Faults { partitions: 1, ..NONE });
+    }
+    deep(1, [&[OPEN, READ, CLOSE], &[REMOVE], &[MOVE]], Faults { returns: 1, ..NONE });
+}
+
 const SHORT: &str = "the file is shorter than what was acknowledged";
 const OLDER: &str = "a reader gets older bytes than were closed before it opened the file";
 
@@ -346,4 +359,10 @@ fn guilty_with_a_member_that_is_forgotten_with_its_session() {
 fn guilty_with_a_copy_of_the_store_that_is_trusted() {
     let faults = Faults { crashes: 1, returns: 1, ..NONE };
     convicts(Guilt::TrustsCopy, 1, [&[LATER], &[MOVE], &[]], faults, SHORT);
+}
+
+#[test]
+fn guilty_with_objects_that_go_with_the_name() {
+    let gone = "an object of the layout is gone";
+    convicts(Guilt::RemovesAtOnce, 1, [&[OPEN, READ, CLOSE], &[REMOVE], &[]], NONE, gone);
 }

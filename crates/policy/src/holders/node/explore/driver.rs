@@ -63,7 +63,9 @@ impl World {
         if scenario.guilt == Guilt::TrustsCopy {
             self.table.serve(STORE, caller, &Request::Trust);
         }
-        self.table.serve(STORE, caller, request)
+        let answer = self.table.serve(STORE, caller, request);
+        let removes = scenario.guilt == Guilt::RemovesAtOnce && matches!(request, Request::Remove { .. });
+        if removes { Answer::Delete } else { answer }
     }
 
     /// Requests under way get no answer.

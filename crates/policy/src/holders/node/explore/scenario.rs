@@ -74,6 +74,8 @@ pub enum Guilt {
     ForgetsLapsed,
     /// A file without an entry counts as settled in a run that may have forgotten its entry.
     TrustsCopy,
+    /// The objects of a removed file are removed while another node has it open.
+    RemovesAtOnce,
     /// A node goes on with what it has cached after its mode was lowered to `Write`.
     KeepsCache,
 }
