@@ -268,8 +268,6 @@ fn two_faults_of_different_kinds() {
     deep(1, [&[WRITE], &[MOVE], &[]], Faults { freezes: 1, returns: 1, ..NONE });
     deep(1, [&[LATER], &[MOVE], &[]], Faults { freezes: 1, crashes: 1, ..NONE });
     deep(1, [&[WRITE], &[MOVE], &[]], Faults { crashes: 1, partitions: 1, ..NONE });
-    deep(1, [&[WRITE], &[MOVE], &[]], Faults { partitions: 1, restarts: 1, ..NONE });
-    deep(1, [&[WRITE], &[MOVE], &[]], Faults { freezes: 1, partitions: 1, ..NONE });
 }
 
 #[test]
