@@ -131,7 +131,9 @@ impl Hosts {
 
     /// Ends Redis as a crash would.
     pub fn kill_redis(&self) {
-        self.server.must("sh", &["-c", &format!("kill -9 $(cat {REDIS_PID})")]);
+        // Until it is dead, its port is taken.
+        let dead = "while grep -q '^State:[[:space:]]*[^ZX]' /proc/$p/status 2>/dev/null; do sleep 0.01; done";
+        self.server.must("sh", &["-c", &format!("p=$(cat {REDIS_PID}); kill -9 $p; {dead}")]);
     }
 
     /// Stops Redis as a host does that has too much to do, or has it go on: no connection breaks.
