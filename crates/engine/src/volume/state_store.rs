@@ -17,7 +17,7 @@ const NODE_FILE: &str = "node";
 
 /// A connected store; a server's tables are found once the volume is known.
 pub(super) enum Reached {
-    Embedded(SqliteState),
+    Embedded(Box<SqliteState>),
     Redis(Box<Server>),
 }
 
@@ -30,7 +30,7 @@ impl Reached {
     /// state.
     pub fn open(config: &Config) -> Result<Reached> {
         match &config.state_store {
-            StateStore::Embedded => SqliteState::open(&file(config)).map(Reached::Embedded),
+            StateStore::Embedded => SqliteState::open(&file(config)).map(|state| Reached::Embedded(Box::new(state))),
             StateStore::Redis(_) if file(config).exists() => Err(Error::Invalid(format!(
                 "{} holds the state of this volume (moves under way, jobs, checkpoints), and a Redis server would \
                  start without it. End \
@@ -44,7 +44,7 @@ impl Reached {
     /// The state of this volume.
     pub fn of(self, config: &Config, volume: VolumeId) -> Result<Arc<dyn State>> {
         Ok(match self {
-            Reached::Embedded(state) => Arc::new(state),
+            Reached::Embedded(state) => Arc::<SqliteState>::from(state),
             Reached::Redis(server) => Arc::new(RedisState::open(*server, &volume.to_string(), Some(own(config)?))?),
         })
     }
@@ -88,7 +88,7 @@ impl Kept {
                 let Reached::Embedded(state) = Reached::open(config)? else { return Ok(Kept::State) };
                 let of_itself = |row: &Row| matches!(row, Row::Record { kind, .. } if kind == identity::KIND);
                 let holds = !state.dump()?.iter().all(of_itself);
-                (Box::new(state), holds)
+                (state, holds)
             }
         };
         let rebuilt = identity::is_rebuilt(&*state)?;
