@@ -25,6 +25,8 @@ pub mod locks;
 pub mod look;
 pub mod names;
 pub mod past;
+#[cfg(test)]
+pub(crate) mod random;
 pub mod share;
 
 use std::fmt;

@@ -1,6 +1,7 @@
 //! A scan by nodes that answer, in any order, or are over at any step.
 
 use super::*;
+use crate::cluster::random::Random;
 use std::collections::BTreeSet;
 
 fn config() -> Config {
@@ -15,18 +16,6 @@ struct World {
     /// Nodes lost at that time.
     gone_when_judged: Vec<Node>,
     ended: bool,
-}
-
-/// Random numbers below a bound: xorshift.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
 
 impl World {

@@ -2,20 +2,10 @@
 
 use super::super::{Action, Caller, Config, Event, Holder, Request};
 use crate::cluster::Node;
+use crate::cluster::random::Random;
 use crate::holders::table::{Run, Table};
 use crate::machine::Machine;
 use crate::time::Time;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 /// Clock with an offset, and a rate in millionths.
 #[derive(Clone, Copy)]
