@@ -9,6 +9,9 @@ pub mod marks;
 #[cfg(any(test, feature = "doubles"))]
 pub mod memory;
 pub mod real;
+mod records;
+
+pub use records::{Pointer, Record};
 
 use crate::Result;
 use locks::Locker;
@@ -88,6 +91,38 @@ pub trait Stub: Send + Sync + 'static {
     }
     /// Publishes a generation, with a layout or with the bytes in the stub. Returns false if it exists.
     fn publish(&self, _node: Node, _generation: u64, _layout: Option<&Layout>) -> Result<bool> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Start of the search for the newest record.
+    fn pointer(&self) -> Result<Pointer> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Has the pointer name a record.
+    fn point(&self, _generation: u64, _stamp: u64) -> Result<()> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Reads the record of a generation by its name; `None` if there is none.
+    fn record(&self, _generation: u64) -> Result<Option<Record>> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Creates the record of a generation. Returns false if there is one.
+    fn create_record(&self, _generation: u64, _record: &Record) -> Result<bool> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Removes the records of generations below this one, oldest first.
+    fn remove_records(&self, _below: u64) -> Result<()> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// The highest generation in a list of records. The list may lack some.
+    fn listed_generation(&self) -> Result<Option<u64>> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Size to which a truncation under way shortens the file; `None` if there is none.
+    fn cut_to(&self) -> Result<Option<u64>> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Marks a truncation under way, or with `None` its end.
+    fn set_cut_to(&self, _size: Option<u64>) -> Result<()> {
         Err(Errno::OPNOTSUPP.into())
     }
     /// Claims a generation. Returns false if it is claimed already.

@@ -14,6 +14,7 @@
 use super::real::{
     ATTRIBUTE_BYTES_MAX, FdStub, LAYOUT_ATTRIBUTE, ROOM, SOURCE_ATTRIBUTE, decode, permitted, write_all,
 };
+use super::records;
 use crate::{Error, Result};
 use policy::FileId;
 use policy::cluster::Node;
@@ -40,9 +41,9 @@ const MAKING: &str = "making";
 /// Prefix of the names of these attributes.
 const OURS: &str = "user.entrepot.";
 /// Record of a generation whose bytes are in the stub.
-const IN_STUB: &[u8; 8] = b"in stub\n";
+pub(super) const IN_STUB: &[u8; 8] = b"in stub\n";
 /// Prefix of a record that lies in a file beside the stubs.
-const BESIDE: &[u8; 7] = b"beside ";
+pub(super) const BESIDE: &[u8; 7] = b"beside ";
 /// Largest record in an attribute. One of this size has room beside others on every file system of
 /// `docs/guide/operate/cluster.md`.
 const RECORD_BYTES_MAX: usize = 1024;
@@ -94,6 +95,7 @@ pub(super) fn newest(names: &[u8]) -> Option<u64> {
 
 /// The number of the file in the record of a generation; `None` while its bytes are in the stub.
 pub(super) fn number_in(record: &[u8]) -> rustix::io::Result<Option<FileId>> {
+    let (_, record) = records::parse_record(record);
     if record == IN_STUB {
         return Ok(None);
     }
@@ -145,7 +147,7 @@ fn agreed(times: usize, mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usi
 }
 
 impl FdStub {
-    fn names(&self, times: usize) -> Result<Vec<u8>> {
+    pub(super) fn names(&self, times: usize) -> Result<Vec<u8>> {
         let fd = self.fd();
         Ok(permitted(fd.as_fd(), || agreed(times, |names| fs::flistxattr(&*fd, names)))?)
     }
@@ -186,11 +188,12 @@ impl FdStub {
             if newest(&self.names(AGREE)?) != Some(generation) {
                 continue;
             }
+            let (_, record) = records::parse_record(&record);
             if record == IN_STUB {
                 return Ok((generation, None));
             }
             let record = match record.strip_prefix(BESIDE) {
-                None => record,
+                None => record.to_vec(),
                 Some(name) => {
                     let name = String::from_utf8_lossy(name).trim().to_owned();
                     match std::fs::read(self.side().join(&name)) {
@@ -232,23 +235,34 @@ impl FdStub {
     }
 
     pub(super) fn publish_shared(&self, node: Node, generation: u64, layout: Option<&Layout>) -> Result<bool> {
+        self.create_record_of(generation, b"", layout, &node.0.to_string())
+    }
+
+    /// Creates the record of a generation, once. `maker` is in the name of a record that lies beside, so that only one
+    /// publication uses the name.
+    pub(super) fn create_record_of(
+        &self,
+        generation: u64,
+        prefix: &[u8],
+        layout: Option<&Layout>,
+        maker: &str,
+    ) -> Result<bool> {
         let name = name_of(Mark::Layout(generation));
-        let Some(layout) = layout else { return self.create(&name, IN_STUB) };
+        let Some(layout) = layout else { return self.create(&name, &[prefix, IN_STUB].concat()) };
         let record = layout.encode();
         if record.len() <= RECORD_BYTES_MAX {
-            match self.create(&name, &record) {
+            match self.create(&name, &[prefix, &record].concat()) {
                 Err(error) if matches!(error.errno(), Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => {}
                 done => return done,
             }
         }
-        // Only this node uses the name.
-        let beside = format!("{}.{generation}.{}.layout", layout.file, node.0);
+        let beside = format!("{}.{generation}.{maker}.layout", layout.file);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let path = self.side().join(&beside);
         let fd = fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
         write_all(fd.as_fd(), 0, &record)?;
         fs::fsync(&fd)?;
-        let pointer = [BESIDE.as_slice(), beside.as_bytes()].concat();
+        let pointer = [prefix, BESIDE.as_slice(), beside.as_bytes()].concat();
         let made = match self.create(&name, &pointer) {
             Err(error) if error.errno() == Errno::NOSPC => {
                 self.remove_room()?;
@@ -316,12 +330,21 @@ impl FdStub {
     }
 
     pub(super) fn remove_shared(&self, mark: Mark) -> Result<()> {
-        let name = name_of(mark);
-        let record = if matches!(mark, Mark::Layout(_)) { self.attribute(&name)? } else { None };
-        if !self.take(&name)? && matches!(mark, Mark::Layout(_)) {
+        match mark {
+            Mark::Layout(generation) => self.remove_record(generation),
+            mark => self.take(&name_of(mark)).map(drop),
+        }
+    }
+
+    /// Removes the record of a generation, with the file beside that it names.
+    pub(super) fn remove_record(&self, generation: u64) -> Result<()> {
+        let name = name_of(Mark::Layout(generation));
+        let record = self.attribute(&name)?;
+        if !self.take(&name)? {
             return self.remove_plain();
         }
-        if let Some(beside) = record.as_deref().and_then(|record| record.strip_prefix(BESIDE)) {
+        let beside = record.as_deref().and_then(|record| records::parse_record(record).1.strip_prefix(BESIDE));
+        if let Some(beside) = beside {
             let _ = fs::unlink(self.side().join(String::from_utf8_lossy(beside).trim())); // else it goes with the file
         }
         Ok(())
@@ -336,7 +359,8 @@ impl FdStub {
     }
 
     fn remove_plain(&self) -> Result<()> {
-        if self.attribute(LAYOUT_ATTRIBUTE)?.is_some_and(|value| value != ROOM) {
+        let is_plain = |value: Vec<u8>| value != ROOM && records::parse_pointer(&value).is_none();
+        if self.attribute(LAYOUT_ATTRIBUTE)?.is_some_and(is_plain) {
             self.take(LAYOUT_ATTRIBUTE)?;
         }
         Ok(())

@@ -7,7 +7,7 @@ mod locks;
 
 use super::locks::Locker;
 use super::marks::{Look, listed_with};
-use super::{InUse, Mark, Stub};
+use super::{InUse, Mark, Pointer, Record, Stub};
 use crate::Result;
 use parking_lot::Mutex;
 use policy::cluster::Node;
@@ -53,6 +53,10 @@ struct Inner {
     kernel_writes: bool,
     /// Generations of nodes, like the claims, writers and copies below. One node's loss of power removes none of them.
     generations: BTreeMap<u64, Option<Layout>>,
+    /// Records for holders, the pointer to one, and the mark of a truncation under way.
+    records: BTreeMap<u64, Record>,
+    pointer: Option<(u64, u64)>,
+    cut: Option<u64>,
     claims: BTreeMap<u64, Claim>,
     node_marks: BTreeSet<NodeMark>,
     copies: BTreeSet<Node>,
@@ -248,6 +252,54 @@ impl Stub for MemoryStub {
             let free = !inner.generations.contains_key(&generation);
             inner.generations.entry(generation).or_insert_with(|| layout.cloned());
             Ok(free)
+        })
+    }
+
+    fn pointer(&self) -> Result<Pointer> {
+        self.with(|inner| {
+            let plain = inner.now.layout.clone().map_or(Pointer::None, |layout| Pointer::Plain(Box::new(layout)));
+            Ok(inner.pointer.map_or(plain, |(generation, stamp)| Pointer::To { generation, stamp }))
+        })
+    }
+
+    fn point(&self, generation: u64, stamp: u64) -> Result<()> {
+        self.with(|inner| {
+            inner.pointer = Some((generation, stamp));
+            Ok(())
+        })
+    }
+
+    fn record(&self, generation: u64) -> Result<Option<Record>> {
+        self.with(|inner| Ok(inner.records.get(&generation).cloned()))
+    }
+
+    fn create_record(&self, generation: u64, record: &Record) -> Result<bool> {
+        self.with(|inner| {
+            let free = !inner.records.contains_key(&generation);
+            inner.records.entry(generation).or_insert_with(|| record.clone());
+            Ok(free)
+        })
+    }
+
+    fn remove_records(&self, below: u64) -> Result<()> {
+        self.with(|inner| {
+            inner.records.retain(|generation, _| *generation >= below);
+            Ok(())
+        })
+    }
+
+    fn listed_generation(&self) -> Result<Option<u64>> {
+        self.with(|inner| Ok(inner.records.last_key_value().map(|(generation, _)| *generation)))
+    }
+
+    fn cut_to(&self) -> Result<Option<u64>> {
+        self.with(|inner| Ok(inner.cut))
+    }
+
+    fn set_cut_to(&self, size: Option<u64>) -> Result<()> {
+        self.with(|inner| {
+            inner.cut = size;
+            Ok(())
         })
     }
 

@@ -4,7 +4,7 @@ mod record;
 
 use super::locks::Locker;
 use super::marks::Look;
-use super::{InUse, Inode, Mark, Stub};
+use super::{InUse, Inode, Mark, Pointer, Record, Stub};
 use crate::unsynced::Unsynced;
 use crate::{Error, Result};
 use object::host::{descriptor_path, remembered};
@@ -194,6 +194,38 @@ impl Stub for FdStub {
 
     fn publish(&self, node: Node, generation: u64, layout: Option<&Layout>) -> Result<bool> {
         self.publish_shared(node, generation, layout)
+    }
+
+    fn pointer(&self) -> Result<Pointer> {
+        self.held_pointer()
+    }
+
+    fn point(&self, generation: u64, stamp: u64) -> Result<()> {
+        self.set_held_pointer(generation, stamp)
+    }
+
+    fn record(&self, generation: u64) -> Result<Option<Record>> {
+        self.held_record(generation)
+    }
+
+    fn create_record(&self, generation: u64, record: &Record) -> Result<bool> {
+        self.create_held_record(generation, record)
+    }
+
+    fn remove_records(&self, below: u64) -> Result<()> {
+        self.remove_held_records(below)
+    }
+
+    fn listed_generation(&self) -> Result<Option<u64>> {
+        self.newest_listed()
+    }
+
+    fn cut_to(&self) -> Result<Option<u64>> {
+        self.held_cut()
+    }
+
+    fn set_cut_to(&self, size: Option<u64>) -> Result<()> {
+        self.set_held_cut(size)
     }
 
     fn claim(&self, claim: Claim) -> Result<bool> {

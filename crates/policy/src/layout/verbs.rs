@@ -120,6 +120,29 @@ impl Layout {
         })
     }
 
+    /// Returns the part of a mirror from `size` on, with the shape of its segment there. `None` if no segment reaches
+    /// beyond.
+    pub fn part_beyond(&self, mirror: usize, size: u64) -> Option<Segment> {
+        let segment = self.mirrors.get(mirror)?.segments.iter().find(|segment| segment.end > size)?;
+        Some(Segment { start: size.max(segment.start), ..segment.clone() })
+    }
+
+    /// Replaces all that mirrors have from the start of these segments on, by number of the mirror. Late writes beyond
+    /// the end then land in objects that no layout names. The reasons stay.
+    pub fn seal(&self, parts: Vec<(usize, Segment)>) -> Verb {
+        let mut new = self.clone();
+        for (mirror, part) in parts {
+            let segments =
+                &mut new.mirrors.get_mut(mirror).ok_or(VerbError::NoSuchPosition(place(mirror, 0, 0)))?.segments;
+            segments.retain(|segment| segment.start < part.start);
+            segments.iter_mut().for_each(|segment| segment.end = segment.end.min(part.start));
+            segments.push(part);
+        }
+        new.generation = new.generation.saturating_add(1);
+        new.check().map_err(VerbError::Invalid)?;
+        Ok(new)
+    }
+
     /// Returns the number of mirrors in sync.
     pub fn in_sync_count(&self) -> usize {
         self.mirrors.iter().filter(|m| m.state == MirrorState::InSync).count()
@@ -242,6 +265,22 @@ mod tests {
             let (old, moved) = (&layout.mirrors[0].segments[segment], &new.mirrors[0].segments[segment]);
             prop_assert_eq!((moved.start, moved.end), (old.start, old.end));
             prop_assert_eq!((&moved.objects, moved.stripe_size), (&to.objects, to.stripe_size));
+        }
+
+        #[test]
+        fn a_seal_keeps_all_before_the_end_and_nothing_beyond(layout in sample::layouts(), size in 0u64..1 << 32) {
+            let Some(part) = layout.part_beyond(0, size) else { return Ok(()) };
+            let part = Segment { objects: fresh(&layout, 1).objects, ..part };
+            let new = layout.seal(vec![(0, part.clone())]).expect("valid");
+            prop_assert_eq!(new.mirrors[0].segments.last(), Some(&part));
+            let object = |of: &Layout, at: u64| {
+                let piece = of.mirrors[0].pieces(0, at, 1).next()?;
+                Some((of.object(piece.at).copied()?, piece.object_offset))
+            };
+            for at in [0, size / 2, size.saturating_sub(1)].into_iter().filter(|at| *at < size) {
+                prop_assert_eq!(object(&layout, at), object(&new, at));
+            }
+            prop_assert!(object(&new, size).is_some_and(|(object, _)| part.objects.contains(&object)));
         }
 
         #[test]

@@ -11,7 +11,7 @@
 //! Before a user's own attribute is set on a file without layout, [`ROOM`] is kept for the pointer.
 
 use super::{ATTRIBUTE_BYTES_MAX, FdStub, permitted, sync_directory, write_all};
-use crate::stub::marks;
+use crate::stub::{marks, records};
 use crate::{Error, Result};
 use object::host::descriptor_path;
 use policy::FileId;
@@ -43,7 +43,10 @@ pub fn number_at(directory: impl AsFd, name: &OsStr) -> io::Result<Option<FileId
         match fs::lgetxattr(path.as_slice(), LAYOUT_ATTRIBUTE, &mut value[..]) {
             Ok(len) => {
                 value.truncate(len);
-                return number_in(&value);
+                return match records::parse_pointer(&value) {
+                    Some((generation, _)) => held_number_at(&path, generation),
+                    None => number_in(&value),
+                };
             }
             Err(Errno::NODATA) => return shared_number_at(&path),
             Err(Errno::OPNOTSUPP) => return Ok(None),
@@ -53,12 +56,24 @@ pub fn number_at(directory: impl AsFd, name: &OsStr) -> io::Result<Option<FileId
     }
 }
 
+/// As [`number_at`], for a stub with this pointer. A newer record has the same number, unless this one has none.
+fn held_number_at(path: &[u8], generation: u64) -> io::Result<Option<FileId>> {
+    match number_of(path, generation) {
+        Ok(Some(file)) => Ok(Some(file)),
+        Ok(None) | Err(Errno::NODATA) => shared_number_at(path),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// As [`number_at`], for a volume of several nodes.
 fn shared_number_at(path: &[u8]) -> io::Result<Option<FileId>> {
     let names = marks::list(|names| fs::llistxattr(path, names))?;
-    let Some(generation) = marks::newest(&names) else { return Ok(None) };
+    marks::newest(&names).map_or(Ok(None), |generation| number_of(path, generation))
+}
+
+fn number_of(path: &[u8], generation: u64) -> io::Result<Option<FileId>> {
     let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
-    let len = fs::lgetxattr(path, format!("{LAYOUT_ATTRIBUTE}.{generation}"), &mut value[..])?;
+    let len = fs::lgetxattr(path, records::name_of(generation), &mut value[..])?;
     marks::number_in(&value[..len])
 }
 
@@ -118,9 +133,14 @@ impl FdStub {
 
     /// Layout in a volume of a single node.
     pub(in crate::stub) fn plain_layout(&self) -> Result<Option<Layout>> {
-        match self.attribute(LAYOUT_ATTRIBUTE)? {
+        self.plain_layout_in(self.attribute(LAYOUT_ATTRIBUTE)?)
+    }
+
+    /// Layout in the value of the plain attribute.
+    pub(in crate::stub) fn plain_layout_in(&self, value: Option<Vec<u8>>) -> Result<Option<Layout>> {
+        match value {
             None => Ok(None),
-            Some(room) if room == ROOM => Ok(None),
+            Some(other) if other == ROOM || records::parse_pointer(&other).is_some() => Ok(None),
             Some(pointer) if pointer.starts_with(POINTER) => self.read_side(&pointer).map(Some),
             Some(record) => decode(&record).map(Some),
         }

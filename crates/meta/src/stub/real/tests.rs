@@ -145,3 +145,48 @@ fn a_stub_full_of_other_attributes_still_gets_a_layout() {
         assert_eq!(place.stub().layout().expect("read"), Some(layout));
     }
 }
+
+/// [S-204]
+#[test]
+fn a_record_is_created_once_and_the_pointer_tells_a_late_one_apart() {
+    let place = Place::new();
+    let stub = place.stub();
+    assert_eq!((stub.pointer().unwrap(), stub.record(1).unwrap()), (Pointer::None, None));
+    let small = Record { stamp: 7, layout: Some(layout(1, 1)) };
+    let beside = Record { stamp: 8, layout: Some(layout(2, 100)) };
+    assert!(stub.create_record(1, &small).unwrap() && stub.create_record(2, &beside).unwrap());
+    assert!(!stub.create_record(2, &Record { stamp: 9, layout: None }).unwrap(), "it exists");
+    stub.point(2, 8).unwrap();
+    let other = place.stub();
+    assert_eq!(other.pointer().unwrap(), Pointer::To { generation: 2, stamp: 8 });
+    assert_eq!((other.record(1).unwrap(), other.record(2).unwrap()), (Some(small.clone()), Some(beside)));
+    let directory = std::fs::File::open(place.dir.path()).unwrap();
+    assert_eq!(number_at(&directory, "f".as_ref()).unwrap(), Some(FileId(7)));
+    let sides = || std::fs::read_dir(place.dir.path().join("side")).unwrap().count();
+    assert_eq!(sides(), 2, "records that are too large for an attribute");
+    stub.create_record(3, &Record { stamp: 11, layout: None }).unwrap();
+    stub.remove_records(3).unwrap();
+    assert_eq!((stub.record(1).unwrap(), stub.record(2).unwrap(), sides()), (None, None, 0));
+    assert_eq!(stub.listed_generation().unwrap(), Some(3));
+    // A frozen node creates its record late.
+    assert!(stub.create_record(2, &Record { stamp: 10, ..small }).unwrap());
+    assert_eq!(stub.record(2).unwrap().map(|record| record.stamp), Some(10), "the pointer has another");
+}
+
+#[test]
+fn the_record_of_one_node_goes_with_the_first_pointer_and_a_cut_is_marked_with_its_size() {
+    let place = Place::new();
+    let stub = place.stub();
+    stub.set_layout(&layout(4, 1)).unwrap();
+    assert_eq!(stub.pointer().unwrap(), Pointer::Plain(Box::new(layout(4, 1))));
+    stub.create_record(5, &Record { stamp: 1, layout: Some(layout(5, 1)) }).unwrap();
+    stub.point(5, 1).unwrap();
+    stub.remove_records(5).unwrap();
+    assert_eq!(stub.pointer().unwrap(), Pointer::To { generation: 5, stamp: 1 });
+    assert_eq!(stub.cut_to().unwrap(), None);
+    stub.set_cut_to(Some(1 << 40)).unwrap();
+    assert_eq!(place.stub().cut_to().unwrap(), Some(1 << 40));
+    stub.set_cut_to(None).unwrap();
+    stub.set_cut_to(None).unwrap();
+    assert_eq!(stub.cut_to().unwrap(), None);
+}
