@@ -26,6 +26,7 @@
 //! `SettleFromObjects` take effect while the lease holds, or not at all. A lost lease ends the machine; the driver
 //! makes another under its next number. An append that was under way then fails, since it may have happened.
 
+mod deadlines;
 #[cfg(test)]
 mod explore;
 mod file;
@@ -39,6 +40,7 @@ use crate::cluster::share::{Created, Written, written};
 use crate::cluster::{Node, Standing};
 use crate::machine::Machine;
 use crate::time::Time;
+use deadlines::Deadlines;
 use file::{File, FirstUse};
 use session::Session;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -119,8 +121,9 @@ pub enum Step {
     Drain,
     /// Set the size of the stub to the acknowledged one; answer `Done`.
     Settle,
-    /// Finish a truncation that is marked on the stub, or else raise its size to the end of the objects; answer `Done`.
-    SettleFromObjects,
+    /// Under the claim on this generation, finish a truncation that is marked on the stub, or else raise its size to the
+    /// end of the objects; answer `Done`.
+    SettleFromObjects(u64),
     /// Change the layout of the generation before this one; answer `Done`.
     Change(u64),
     /// Create the record of this generation; answer `Published`.
@@ -194,6 +197,8 @@ pub enum Event {
     Want(u64, Use),
     /// The stub has lost its last name.
     Removed(u64),
+    /// The inode of the stub does not exist any more, so the step under way has no result.
+    Gone(u64),
     /// The store answered.
     Answered(Option<u64>, Answer),
     /// The connection is lost; requests without an answer may have been carried out.
@@ -225,10 +230,10 @@ pub enum Event {
 
 impl Event {
     /// The file that the event concerns; `None`: all.
-    fn key(&self) -> Option<u64> {
+    pub fn key(&self) -> Option<u64> {
         match self {
             Event::Opened(key) | Event::Closed(key) | Event::Want(key, _) | Event::Removed(key) => Some(*key),
-            Event::Found(key, _) | Event::Published(key, _) | Event::Done(key, _) => Some(*key),
+            Event::Found(key, _) | Event::Published(key, _) | Event::Done(key, _) | Event::Gone(key) => Some(*key),
             Event::Recalled { key, .. } => Some(*key),
             Event::Answered(key, _) => *key,
             Event::Unanswered | Event::Connected(_) | Event::Members(_) | Event::Over(_) | Event::Tick => None,
@@ -245,6 +250,7 @@ pub struct Holder {
     last: u64,
     session: Session,
     files: BTreeMap<u64, File>,
+    deadlines: Deadlines,
     actions: VecDeque<Action>,
 }
 
@@ -257,6 +263,7 @@ impl Holder {
             last: 0,
             session: Session::default(),
             files: BTreeMap::new(),
+            deadlines: Deadlines::default(),
             actions: VecDeque::new(),
         };
         holders.actions.push_back(Action::Connect);
@@ -278,6 +285,16 @@ impl Holder {
         self.expire(now);
         let valid = self.files.get(&key).is_some_and(|file| file.is_valid(permit));
         written(standing, !valid)
+    }
+
+    /// Sender of requests over the present connection.
+    pub fn caller(&self) -> Caller {
+        self.session.caller(self.node)
+    }
+
+    /// Whether a step or request of the file is under way, or will be repeated.
+    pub fn is_busy(&self, key: u64) -> bool {
+        self.files.get(&key).is_some_and(File::is_busy)
     }
 
     /// Lowers the modes that cache once no renewal has confirmed them for a while.
@@ -314,12 +331,13 @@ impl Machine for Holder {
 
     fn handle(&mut self, now: Time, event: Event) {
         self.expire(now);
-        let key = event.key();
+        let (key, reach) = (event.key(), self.session.reach(&self.config, now));
         match event {
             Event::Opened(key) => self.file(key).opened(),
             Event::Closed(key) => self.file(key).closed(now),
             Event::Want(key, usage) => self.file(key).want(usage),
             Event::Removed(key) => self.file(key).removed(),
+            Event::Gone(key) => self.file(key).gone(),
             Event::Recalled { key, number, mode } => self.file(key).recalled(number, mode),
             Event::Answered(Some(key), answer) => self.answered(now, key, answer),
             Event::Found(key, found) => self.found(now, key, found),
@@ -330,19 +348,22 @@ impl Machine for Holder {
             Event::Connected(run) => self.connected(run),
             Event::Members(members) => self.members(members),
             Event::Over(node) => self.over(node),
-            Event::Tick => self.files.values_mut().for_each(|file| file.tick(&self.config, now)),
+            Event::Tick => {}
         }
         self.session_goes_on(now);
-        // Without a session a file waits; its begin and the time concern all files.
-        let keys: Vec<u64> = match key {
+        // Without a session a file waits; its begin concerns all files.
+        let keys = match key {
             Some(key) => vec![key],
+            None if self.session.reach(&self.config, now) == reach => self.deadlines.due(now),
             None => self.files.keys().copied().collect(),
         };
         for key in keys {
+            self.files.entry(key).and_modify(|file| file.tick(&self.config, now));
             self.file_goes_on(now, key);
             if self.files.get(&key).is_some_and(File::is_idle) {
                 self.files.remove(&key);
             }
+            self.deadlines.set(key, self.files.get(&key).and_then(|file| file.deadline(&self.config)));
         }
     }
 
@@ -351,8 +372,7 @@ impl Machine for Holder {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let files = self.files.values().filter_map(|file| file.deadline(&self.config));
-        files.chain(self.session.deadline(&self.config)).min()
+        self.deadlines.first().into_iter().chain(self.session.deadline(&self.config)).min()
     }
 }
 
@@ -375,12 +395,20 @@ impl Holder {
     fn forget_times(&mut self, first: Time) {
         self.session.forget_times(first, first + self.config.renew_every);
         self.files.values_mut().for_each(|file| file.forget_times(first));
+        self.set_deadlines();
+    }
+
+    fn set_deadlines(&mut self) {
+        for (key, file) in &self.files {
+            self.deadlines.set(*key, file.deadline(&self.config));
+        }
     }
 
     /// The time of a repetition has come.
     fn repeat_now(&mut self) {
         self.session.repeat_now();
         self.files.values_mut().for_each(|file| file.repeat_now());
+        self.set_deadlines();
     }
 
     fn renew_now(&mut self) {

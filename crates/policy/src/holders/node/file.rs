@@ -152,6 +152,9 @@ impl File {
     pub(super) fn closed(&mut self, now: Time) {
         self.handles = self.handles.saturating_sub(1);
         self.closed = (self.handles == 0).then_some(now);
+        if self.handles == 0 {
+            self.wants.clear();
+        }
         if self.handles == 0 && self.hold.is_some_and(|hold| hold.mode == Mode::Open) {
             self.recall = Some(Mode::Open);
         }
@@ -164,6 +167,19 @@ impl File {
     pub(super) fn removed(&mut self) {
         self.removal = Removal::Report;
         self.recall = Some(Mode::Open);
+    }
+
+    /// Ends all holds and tasks; a claim ends in the table.
+    pub(super) fn gone(&mut self) {
+        let released = self.hold.take().map(|hold| (hold.number, None));
+        self.task = match self.task {
+            Task::Claim(_, claiming) | Task::Check(_, claiming) if claiming.granted => {
+                Task::Claim(Stage::Finish, Claiming { made: false, settled: false, ..claiming })
+            }
+            _ => Task::Idle,
+        };
+        let (handles, closed, owes) = (self.handles, self.closed, released.or(self.owes));
+        *self = File { handles, closed, owes, task: self.task, ..File::default() };
     }
 
     pub(super) fn recalled(&mut self, number: u64, mode: Mode) {
@@ -265,7 +281,9 @@ impl File {
     }
 
     pub(super) fn is_valid(&self, permit: &Permit) -> bool {
-        let stays = |hold: Hold| hold.number == permit.number && (!permit.mode.caches() || hold.mode == permit.mode);
+        // A drain does not wait for readers, so the hold may have lost its rights since.
+        let keeps = |mode: Mode| mode > Mode::Open && (!permit.mode.caches() || mode == permit.mode);
+        let stays = |hold: Hold| hold.number == permit.number && keeps(hold.mode);
         self.hold.is_some_and(stays)
     }
 
@@ -329,6 +347,10 @@ impl File {
         let first = first.filter(|_| self.recall.is_some() && self.task == Task::Idle);
         let unused = unused.map(|closed| closed + config.unused);
         self.retry.into_iter().chain(unused).chain(first).min().filter(|_| !self.pending)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.task != Task::Idle || self.pending
     }
 
     pub(super) fn is_idle(&self) -> bool {

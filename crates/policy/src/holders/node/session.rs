@@ -67,6 +67,12 @@ impl Session {
         matches!(self.stage, Stage::Closed | Stage::List | Stage::Opened)
     }
 
+    /// State of the session that decisions about files depend on: requests can be sent, modes that cache may be used,
+    /// the session has surely lapsed.
+    pub(super) fn reach(&self, config: &Config, now: Time) -> (bool, bool, bool) {
+        (self.is_registered(), self.caches(config, now), self.passed)
+    }
+
     /// Whether the session has surely lapsed, and with it each mode of another node that caches.
     pub(super) fn has_surely_lapsed(&self, config: &Config, now: Time) -> bool {
         let span = config.session + config.caching + config.margin;

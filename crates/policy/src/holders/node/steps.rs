@@ -158,6 +158,7 @@ impl Holder {
 
     /// A record was looked for.
     pub(super) fn found(&mut self, now: Time, key: u64, found: Option<(u64, u64)>) {
+        let retry = Some(now + self.config.retry);
         let file = self.file(key);
         file.pending = false;
         let (Task::Find(find, _) | Task::Check(find, _)) = file.task else { return };
@@ -171,7 +172,10 @@ impl Holder {
             (Find::Next(_), Some((generation, _))) => Find::Next(generation),
             (Find::Next(generation), None) => return self.newest(now, key, generation),
             (Find::List(above), Some((generation, _))) if generation > above => Find::Base(generation, None),
-            (Find::List(above), _) => Find::List(above),
+            (Find::List(above), _) => {
+                file.retry = retry;
+                Find::List(above)
+            }
         };
         file.task = match file.task {
             Task::Check(_, claiming) => Task::Check(next, claiming),
@@ -356,7 +360,7 @@ fn step(task: Task) -> Option<Step> {
         },
         Task::Whole => Step::Whole,
         Task::Fence(generation) => Step::Publish { generation, changed: false, sealed: false },
-        Task::Claim(Stage::SettleFromObjects, _) => Step::SettleFromObjects,
+        Task::Claim(Stage::SettleFromObjects, claiming) => Step::SettleFromObjects(claiming.generation),
         Task::Claim(Stage::Change, claiming) => Step::Change(claiming.generation),
         Task::Claim(Stage::Publish, claiming) => {
             Step::Publish { generation: claiming.generation, changed: claiming.changed, sealed: claiming.settled }

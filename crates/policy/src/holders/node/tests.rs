@@ -135,3 +135,46 @@ fn an_unused_hold_is_released() {
     assert!(table.is_empty() && holder.files.is_empty());
     assert_eq!(holder.finish(now, KEY, &permit, Standing::Held), Written::Again);
 }
+
+#[test]
+fn an_inode_that_is_gone_ends_its_search_and_leaves_nothing_in_the_table() {
+    let now = Time::from_secs(100);
+    let (mut holder, mut table) = joined(now);
+    holder.handle(now, Event::Opened(KEY));
+    holder.handle(now, Event::Want(KEY, Use::Write));
+    exchange(&mut holder, &mut table, now);
+    assert!(holder.is_busy(KEY) && !table.is_empty());
+    holder.handle(now, Event::Gone(KEY));
+    assert_eq!(exchange(&mut holder, &mut table, now), []);
+    assert!(!holder.is_busy(KEY) && table.is_empty());
+    holder.handle(now, Event::Closed(KEY));
+    assert!(holder.holds_nothing());
+    // A claim ends, too.
+    holder.handle(now, Event::Want(KEY, Use::Change));
+    exchange(&mut holder, &mut table, now);
+    holder.handle(now, Event::Found(KEY, None));
+    holder.handle(now, Event::Found(KEY, None));
+    assert_eq!(exchange(&mut holder, &mut table, now).pop(), step(Step::Pointer).pop(), "it has the claim");
+    holder.handle(now, Event::Gone(KEY));
+    assert_eq!(exchange(&mut holder, &mut table, now), []);
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_list_that_names_no_newer_record_is_repeated_after_a_while() {
+    let now = Time::from_secs(100);
+    let (mut holder, mut table) = joined(now);
+    holder.handle(now, Event::Opened(KEY));
+    holder.handle(now, Event::Want(KEY, Use::Read));
+    exchange(&mut holder, &mut table, now);
+    holder.handle(now, Event::Found(KEY, Some((3, 9))));
+    assert_eq!(exchange(&mut holder, &mut table, now), step(Step::Look(3)));
+    holder.handle(now, Event::Found(KEY, None));
+    assert_eq!(exchange(&mut holder, &mut table, now), step(Step::List));
+    holder.handle(now, Event::Found(KEY, Some((3, 0))));
+    assert_eq!(exchange(&mut holder, &mut table, now), []);
+    let later = now + Config::default().retry;
+    assert_eq!(holder.next_deadline(), Some(later));
+    holder.handle(later, Event::Tick);
+    assert_eq!(exchange(&mut holder, &mut table, later), step(Step::List));
+}

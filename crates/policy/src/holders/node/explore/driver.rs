@@ -1,6 +1,6 @@
 //! The driver around the machine: it carries every action out and decides nothing.
 
-use super::scenario::{Guilt, NODES, Scenario};
+use super::scenario::{Guilt, NODES, Op, Scenario};
 use super::world::{At, CONFIG, Host, Late, Next, Record, STORE, View, World, label};
 use crate::cluster::Node;
 use crate::cluster::share::Created;
@@ -9,17 +9,20 @@ use crate::holders::table::{Answer, Caller, Request};
 use std::collections::BTreeSet;
 
 impl World {
-    pub fn is_possible(&self, i: usize, action: &Action) -> bool {
+    pub fn is_possible(&self, scenario: &Scenario, i: usize, action: &Action) -> bool {
         match action {
             Action::Connect => !self.hosts[i].apart,
-            Action::Step { key, step: Step::Drain } => !self.runs(i, *key as usize),
+            Action::Step { key, step: Step::Drain } => !self.runs(scenario, i, *key as usize),
             _ => true,
         }
     }
 
-    /// Whether an operation of the node uses the file.
-    fn runs(&self, i: usize, file: usize) -> bool {
+    /// Whether an operation of the node uses the file. Readers are not waited for.
+    fn runs(&self, scenario: &Scenario, i: usize, file: usize) -> bool {
         let running = &self.hosts[i].running;
+        if matches!(self.op(scenario, i), Some(Op::Read { .. })) {
+            return false;
+        }
         running.file == file && running.permit.is_some() && !matches!(running.at, At::Try | At::Wait | At::Done)
     }
 
@@ -131,7 +134,7 @@ impl World {
                 }
                 Event::Done(key, true)
             }
-            Step::SettleFromObjects => {
+            Step::SettleFromObjects(_) => {
                 self.settle_from_objects(scenario, i, file);
                 Event::Done(key, true)
             }

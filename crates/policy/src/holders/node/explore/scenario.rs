@@ -141,7 +141,7 @@ impl Scenario {
         };
         match step {
             Step::Drain | Step::Change(_) => true,
-            Step::Publish { .. } | Step::SettleFromObjects | Step::Delete => false,
+            Step::Publish { .. } | Step::SettleFromObjects(_) | Step::Delete => false,
             Step::Tidy(_) | Step::Whole => faults.freezes + faults.short == 0,
             Step::Point(_) | Step::Settle => faults.freezes + faults.crashes == 0,
             Step::Pointer | Step::Look(_) | Step::List => {

@@ -294,7 +294,7 @@ impl World {
         if self.hosts[i].running.at == At::Try {
             return self.go_on(scenario, i);
         }
-        let plain = |action: &&Action| scenario.is_plain(action) && self.is_possible(i, action);
+        let plain = |action: &&Action| scenario.is_plain(action) && self.is_possible(scenario, i, action);
         let action = self.hosts[i].actions.iter().find(plain).cloned();
         if let Some(action) = action {
             self.act(scenario, i, &action);
@@ -364,7 +364,7 @@ impl World {
 
     fn steps(&self, scenario: &Scenario, i: usize, out: &mut Next) {
         for action in &self.hosts[i].actions {
-            if !self.is_possible(i, action) {
+            if !self.is_possible(scenario, i, action) {
                 continue;
             }
             let mut next = self.clone();

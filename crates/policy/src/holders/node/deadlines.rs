@@ -1,0 +1,50 @@
+//! Deadlines of files in order of time, so that a tick visits only the files that are due.
+
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+
+/// Deadline of each file. It follows from the files, so it counts for neither equality nor hash.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Deadlines {
+    ordered: BTreeSet<(Time, u64)>,
+    of: BTreeMap<u64, Time>,
+}
+
+impl PartialEq for Deadlines {
+    fn eq(&self, _: &Deadlines) -> bool {
+        true
+    }
+}
+
+impl Eq for Deadlines {}
+
+impl Hash for Deadlines {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl Deadlines {
+    /// Sets or removes the deadline of a file.
+    pub fn set(&mut self, key: u64, deadline: Option<Time>) {
+        let before = match deadline {
+            Some(time) => self.of.insert(key, time),
+            None => self.of.remove(&key),
+        };
+        if before != deadline {
+            if let Some(time) = before {
+                self.ordered.remove(&(time, key));
+            }
+            self.ordered.extend(deadline.map(|time| (time, key)));
+        }
+    }
+
+    /// The first deadline.
+    pub fn first(&self) -> Option<Time> {
+        self.ordered.first().map(|(time, _)| *time)
+    }
+
+    /// Files whose deadline has passed.
+    pub fn due(&self, now: Time) -> Vec<u64> {
+        self.ordered.range(..=(now, u64::MAX)).map(|(_, key)| *key).collect()
+    }
+}
