@@ -22,6 +22,7 @@ mod copy;
 mod find;
 mod grow;
 mod habit;
+mod held;
 mod in_use;
 mod inline;
 mod lease;
@@ -59,6 +60,7 @@ mod write;
 
 pub use advise::{Access, Adviser, Happened, Resume};
 pub use cached::Reading;
+pub use held::{Holds, Port};
 pub use inline::{InlineRead, InlineWrite};
 pub use load::Load;
 pub use locks::{Admitted, InTheWay, Locked, Owner, Wanted};
@@ -150,6 +152,10 @@ pub struct File {
     payer: Mutex<Option<Weak<dyn Payer>>>,
     /// State that this node published on the stub.
     said: nodes::PublishedMarks,
+    /// Holds of this node, where the volume has a table of holders.
+    held: held::Held,
+    /// Mirrors that missed a change under a hold, which allows no change of the layout.
+    missed: Mutex<Vec<write::Missed>>,
     locks: locks::Locks,
     charges: charged::Charges,
 }
@@ -167,6 +173,11 @@ struct Known {
 impl File {
     /// Opens the file behind a stub, not shared through a table. Other code uses [`FileTable::get_or_open`].
     pub fn open(stub: Arc<dyn Stub>, pool: Arc<Pool>) -> Result<Arc<File>> {
+        if pool.holds.get().is_some() {
+            let file = File::made(stub, pool);
+            file.refresh()?;
+            return Ok(file);
+        }
         // With several nodes, one look shows the existing records: most stubs have neither layout nor source.
         let look = pool.cluster.get().map(|_| stub.look()).transpose()?;
         let (generation, layout) = match &look {
@@ -182,12 +193,7 @@ impl File {
         };
         let source = if look.as_ref().is_some_and(|look| !look.has_source) { None } else { stub.source()? };
         let size = stub.size()?;
-        if layout.is_none() && size > pool.inline_bytes_ever() && !stub.is_marked_inline()? && !holds_bytes(&*stub)? {
-            return Err(Error::BadLayout(
-                "there is none, and the file is larger than what is kept in the namespace: its attributes were lost"
-                    .into(),
-            ));
-        }
+        check_inline(&*stub, &pool, layout.is_none(), size)?;
         let file = File::at(stub, pool, Known { generation, layout, source, has_sums, size });
         if let Some(look) = look {
             file.take_size_over(&look, Some(size))?;
@@ -203,7 +209,7 @@ impl File {
     fn at(stub: Arc<dyn Stub>, pool: Arc<Pool>, known: Known) -> Arc<File> {
         let Known { generation, layout, source, has_sums, size } = known;
         let said = nodes::PublishedMarks::at(generation, (pool.clock)());
-        Arc::new_cyclic(|this| File {
+        let file = Arc::new_cyclic(|this| File {
             this: this.clone(),
             tail_clean: AtomicBool::new(layout.is_none()),
             promised: AtomicBool::new(size > 0),
@@ -236,9 +242,15 @@ impl File {
             staged_as: OnceLock::new(),
             payer: Mutex::new(None),
             said,
+            held: held::Held::default(),
+            missed: Mutex::default(),
             locks: locks::Locks::default(),
             charges: charged::Charges::default(),
-        })
+        });
+        if let Some(holds) = file.holds() {
+            holds.opened(file.key(), &file.this);
+        }
+        file
     }
 
     /// State shared by all files.
@@ -359,6 +371,15 @@ impl File {
 
 /// Largest `inline_max` that a volume may have.
 const INLINE_BYTES_MAX: usize = 1 << 20;
+
+/// Refuses a stub that has lost its attributes.
+fn check_inline(stub: &dyn Stub, pool: &Pool, is_in_stub: bool, size: u64) -> Result<()> {
+    if is_in_stub && size > pool.inline_bytes_ever() && !stub.is_marked_inline()? && !holds_bytes(stub)? {
+        let why = "there is none, and the file is larger than what is kept in the namespace: its attributes were lost";
+        return Err(Error::BadLayout(why.into()));
+    }
+    Ok(())
+}
 
 /// Whether a stub has any nonzero byte in the range of inline bytes.
 fn holds_bytes(stub: &dyn Stub) -> Result<bool> {

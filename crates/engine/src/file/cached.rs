@@ -32,9 +32,10 @@ impl File {
     /// Reads up to `buf.len()` bytes through the cache, without waiting for any target.
     pub fn begin_read(self: &Arc<Self>, stream: &Stream, offset: u64, buf: &mut [u8]) -> Reading {
         let (Some(cache), Some(id)) = (self.pool.cache.get(), self.id()) else { return Reading::Uncached };
+        let Some(right) = self.may_read_inline() else { return Reading::Uncached };
         let Some(snapshot) = self.snapshot_now() else { return Reading::Uncached };
         let size = snapshot.size;
-        if self.is_shared() && offset.saturating_add(buf.len() as u64) > size {
+        if self.is_shared() && right.is_none() && offset.saturating_add(buf.len() as u64) > size {
             return Reading::Uncached; // another node may have extended the file
         }
         let len = snapshot.within(offset, buf.len());
@@ -50,14 +51,14 @@ impl File {
             self.fetch(cache, order, &mut pending);
         }
         match begun.wait {
-            None if self.is_current(&snapshot) => Reading::Done(len),
+            None if self.is_current(&snapshot) && self.may_answer(&right, true) => Reading::Done(len),
             None => Reading::Uncached,
             Some(mut wait) => {
                 wait.own = pending;
                 let (cache, file) = (cache.clone(), self.clone());
                 let around = Box::new(move |offset, buf: &mut [u8]| file.read(offset, buf));
                 let file = self.clone();
-                let current = Box::new(move || file.is_current(&snapshot));
+                let current = Box::new(move || file.is_current(&snapshot) && file.may_answer(&right, true));
                 Reading::Waits(Box::new(Ticket { cache, around, current, offset, len, wait }))
             }
         }

@@ -52,6 +52,10 @@ impl File {
 
     /// Marks mirrors stale that missed a change. The caller holds `io` and acknowledges only afterwards.
     pub(super) fn mark_stale(&self, missed: &[Missed]) -> Result<()> {
+        if self.holds().is_some() && !self.may_publish() {
+            self.missed.lock().extend(missed.iter().cloned());
+            return Err(Error::Busy("mirrors that missed a change become stale first".into()));
+        }
         let record = self.record.lock();
         let view = self.view();
         let Some(old) = &view.layout else { return Ok(()) };
@@ -74,6 +78,19 @@ impl File {
             }
         }
         Ok(())
+    }
+
+    /// Whether an operation waits until mirrors are marked stale that it could not change.
+    pub(super) fn has_missed(&self) -> bool {
+        !self.missed.lock().is_empty()
+    }
+
+    /// Marks these mirrors stale. The caller holds no lock, and repeats its operation.
+    pub(super) fn mark_missed(&self) -> Result<()> {
+        let _alone = self.exclusive()?;
+        let mut missed = std::mem::take(&mut *self.missed.lock());
+        missed.retain(|m| self.layout().is_some_and(|layout| m.mirror < layout.mirrors.len()));
+        if missed.is_empty() { Ok(()) } else { self.mark_stale(&missed) }
     }
 
     /// Keeps only the first whole mirror in sync, before the first write in mode `Stale`.

@@ -93,6 +93,7 @@ impl File {
     /// Updates the layout, which other nodes may have changed. It must be read before the last link is removed.
     fn learn_how_it_lies(&self, mark: InUse) {
         if mark.node.is_some()
+            && self.holds().is_none()
             && let Err(error) = self.look_again()
         {
             tracing::debug!("the current layout of a file is unknown: {error}");
@@ -137,6 +138,9 @@ impl Drop for File {
         self.settle_mark();
         if let Err(error) = self.end_writing() {
             tracing::debug!("the writer mark of this node stays on a file: {error}");
+        }
+        if let Some(holds) = self.holds() {
+            holds.closed(self.key(), &self.this);
         }
         if self.lost_its_last_link.load(Ordering::Acquire)
             && let Err(error) = self.remove_objects()

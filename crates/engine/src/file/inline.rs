@@ -10,12 +10,15 @@
 //! A write that hangs counts as failed: its range has the old bytes or the new. `io` must be released, since
 //! truncation, growth and moves would otherwise wait for a call that may never return.
 
+use super::held::Right;
 use super::overflow::is_refusal;
 use super::paged::Paged;
 use super::snapshot::Snapshot;
 use super::{Access, Error, File, Happened, Result, View};
 use object::target::{InlineError, OnDeadline, State};
 use parking_lot::{ArcRwLockReadGuard, Mutex, RawRwLock};
+use policy::cluster::share::Written;
+use policy::holders::node::Use;
 use policy::layout::{ObjectState, Piece, Position};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -90,9 +93,10 @@ impl File {
         if data.is_empty() || view.layout.is_some() || self.is_guarded() || self.may_reach(end).is_err() {
             return None;
         }
+        let right = self.may_write(&view, end)?;
         let written = self.write_in(&view, offset, data);
         self.forget(offset, data.len() as u64);
-        (written.is_ok() && self.may_acknowledge(&view).ok()?).then_some(Ok(()))
+        (written.is_ok() && self.may_acknowledge(&view, &right).ok()?).then_some(Ok(()))
     }
 
     /// Reads on the caller's thread. The range, cut at the end of the file, must be one piece on one healthy target,
@@ -101,6 +105,7 @@ impl File {
         if self.was_looked_at_long_ago() {
             return InlineRead::NotNow;
         }
+        let Some(right) = self.may_read_inline() else { return InlineRead::NotNow };
         let Some(snapshot) = self.snapshot_now() else { return InlineRead::NotNow };
         let view = &snapshot.view;
         let Some(piece) = self.only_piece(&snapshot, offset, buf.len()) else { return InlineRead::NotNow };
@@ -117,7 +122,7 @@ impl File {
         let buf = &mut buf[..piece.len as usize];
         match target.run_inline(|_| handle.read_at(piece.object_offset, buf), Some(request)) {
             // With several nodes, another node may be cutting a short object.
-            Ok(got) if self.is_current(&snapshot) && (got == buf.len() || !self.is_shared()) => {
+            Ok(got) if self.is_current(&snapshot) && self.may_answer(&right, got == buf.len()) => {
                 buf[got..].fill(0); // the object ends before these bytes
                 InlineRead::Done(buf.len())
             }
@@ -126,12 +131,34 @@ impl File {
         }
     }
 
+    /// Right to a read without a wait: with holds, one that caches. `None`: not now.
+    pub(super) fn may_read_inline(&self) -> Option<Option<Right>> {
+        let Some(holds) = self.holds() else { return Some(None) };
+        self.right_now(holds, Use::Read).filter(|right| right.permit.mode.caches()).map(Some)
+    }
+
+    /// Whether a read may be answered. Without holds another node may be cutting a short object.
+    pub(super) fn may_answer(&self, right: &Option<Right>, is_whole: bool) -> bool {
+        match (self.holds(), right) {
+            (Some(holds), Some(right)) => holds.finish(self.key(), right) == Written::Acknowledge,
+            _ => is_whole || !self.is_shared(),
+        }
+    }
+
+    /// Whether a write that has ended may be acknowledged without a wait.
+    fn is_right_valid(&self, view: &View, end: u64, right: &Option<Right>) -> bool {
+        match (self.holds(), right) {
+            (Some(holds), Some(right)) => holds.finish(self.key(), right) == Written::Acknowledge,
+            _ => self.may_write(view, end).is_some(),
+        }
+    }
+
     /// The range, cut at the end of the file, if it is one piece of a complete object.
     fn only_piece(&self, snapshot: &Snapshot, offset: u64, len: usize) -> Option<Piece> {
         let view = &snapshot.view;
         let layout = view.layout.as_ref()?;
         let left = snapshot.size.checked_sub(offset)?;
-        if self.is_shared() && left < len as u64 {
+        if self.is_shared() && self.holds().is_none() && left < len as u64 {
             return None; // another node may have extended the file
         }
         let len = snapshot.within(offset, len);
@@ -148,9 +175,10 @@ impl File {
         let Ok(end) = Self::check_range(offset, data.len() as u64) else { return InlineWrite::NotNow };
         let Some(io) = self.io.try_read_arc() else { return InlineWrite::NotNow };
         let view = self.view();
-        if data.is_empty() || !self.is_unobstructed(&view, end) || !self.may_write(&view) || !self.surely_reaches(end) {
+        if data.is_empty() || !self.is_unobstructed(&view, end) || !self.surely_reaches(end) {
             return InlineWrite::NotNow;
         }
+        let Some(right) = self.may_write(&view, end) else { return InlineWrite::NotNow };
         let Some(layout) = &view.layout else { return InlineWrite::NotNow };
         let [mirror] = layout.mirrors.as_slice() else { return InlineWrite::NotNow };
         let mut pieces = mirror.pieces(0, offset, data.len() as u64);
@@ -194,7 +222,7 @@ impl File {
         }
         let done = result.and_then(|()| self.extend_to(end)).inspect(|()| self.was_modified());
         self.forget(offset, data.len() as u64);
-        if self.retries(&done).is_some() || !self.may_write(&view) {
+        if self.retries(&done).is_some() || !self.is_right_valid(&view, end, &right) {
             return InlineWrite::NotNow;
         }
         self.tell_written(Access { write: true, offset, len: data.len() as u64 }, &done);

@@ -9,8 +9,12 @@ use std::sync::Arc;
 impl File {
     /// Sends the range of every later write to `watch`.
     pub(crate) fn watch(&self, watch: Arc<ByteRanges>) -> Result<()> {
-        let _alone = self.exclusive()?; // running writes have ended
+        let _alone = match self.holds() {
+            Some(_) => None,
+            None => Some(self.exclusive()?),
+        };
         self.begin_copy()?;
+        let _io = (self.holds().is_some()).then(|| self.io.write()); // running writes have ended
         *self.watch.write() = Some(watch);
         Ok(())
     }

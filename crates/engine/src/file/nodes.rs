@@ -20,6 +20,7 @@ mod writing;
 pub(super) use exclusive::Exclusive;
 pub(super) use growth::Growth;
 pub use growth::SAID_EVERY;
+pub(super) use publish::Outcome;
 
 use super::{File, View};
 use crate::{Error, Result};
@@ -109,14 +110,14 @@ impl PublishedMarks {
 }
 
 /// Backoff between looks at a stub, with a timeout.
-struct Backoff {
+pub(super) struct Backoff {
     since: Instant,
     until: Instant,
     pause: Duration,
 }
 
 impl Backoff {
-    fn new() -> Backoff {
+    pub fn new() -> Backoff {
         Backoff::of(WAIT_MAX)
     }
 
@@ -129,7 +130,7 @@ impl Backoff {
         self.since.elapsed() >= LONG
     }
 
-    fn wait(&mut self, why: impl FnOnce() -> String) -> Result<()> {
+    pub fn wait(&mut self, why: impl FnOnce() -> String) -> Result<()> {
         if Instant::now() >= self.until {
             return Err(Error::Elsewhere(why()));
         }
@@ -144,7 +145,7 @@ fn changes(claim: Claim) -> String {
 }
 
 /// Whether a write may be acknowledged under the lease; waits while the lease may still be renewed.
-fn may_be_said(cluster: &Arc<dyn Cluster>, node: Node) -> Result<bool> {
+pub(super) fn may_be_said(cluster: &Arc<dyn Cluster>, node: Node) -> Result<bool> {
     let mut patience = Backoff::new();
     loop {
         match share::written(cluster.standing(node), false) {
@@ -225,7 +226,10 @@ impl File {
             return Ok(false);
         }
         let view = self.view();
-        self.look_again()?;
+        match self.holds() {
+            Some(holds) => self.refresh_held(holds)?,
+            None => self.look_again()?,
+        }
         Ok(!self.same_view(&view))
     }
 
@@ -244,7 +248,7 @@ impl File {
     /// Whether the layout may be outdated. Old objects stay readable for their open handles, so their reads don't fail.
     pub(super) fn was_looked_at_long_ago(&self) -> bool {
         let looked = Time(self.said.looked.load(Ordering::Relaxed));
-        self.is_shared() && (self.pool.clock)().since(looked) >= LOOKED_MAX
+        self.is_shared() && self.holds().is_none() && (self.pool.clock)().since(looked) >= LOOKED_MAX
     }
 
     /// Makes earlier writes of other nodes visible at an open. `looked`: whether the open has looked at the stub.
@@ -253,7 +257,9 @@ impl File {
             if !looked {
                 self.refresh()?;
             }
-            self.forget_all();
+            if self.holds().is_none() {
+                self.forget_all();
+            }
         }
         Ok(())
     }
@@ -277,6 +283,9 @@ impl File {
     /// Sets the mark that another node's write removes: the copy is valid while it is there. The caller has an
     /// exclusive claim.
     pub(super) fn begin_copy(&self) -> Result<()> {
+        if let Some(holds) = self.holds() {
+            return self.begin_copy_held(holds);
+        }
         let Some(cluster) = self.cluster() else { return Ok(()) };
         let me = cluster.me()?;
         self.stub.set_copy(me, true)?;
@@ -286,6 +295,9 @@ impl File {
 
     /// Whether no other node wrote the file since `begin_copy`. The caller has an exclusive claim.
     pub(super) fn is_copy_good(&self) -> Result<bool> {
+        if let Some(holds) = self.holds() {
+            return self.is_copy_good_held(holds);
+        }
         let copies = self.said.copies.load(Ordering::Acquire);
         Ok(!self.is_shared() || (copies != 0 && self.stub.look()?.copies.contains(&Node(copies))))
     }

@@ -1,6 +1,6 @@
 //! Shared state of all files of a volume: targets, numbers, defaults, and receivers of deferred work.
 
-use super::{Adviser, Cluster, File, Lost, Making, Numbered, SlowCopies};
+use super::{Adviser, Cluster, File, Holds, Lost, Making, Numbered, SlowCopies};
 use crate::Result;
 use crate::cache::BlockCache;
 use crate::events::Events;
@@ -59,6 +59,8 @@ pub struct Pool {
     pub places: OnceLock<Arc<Places>>,
     /// The other nodes, of a shared volume; set before any file is opened.
     pub cluster: OnceLock<Arc<dyn Cluster>>,
+    /// Holds of this node, where the store has a table of holders; set before any file is opened.
+    pub holds: OnceLock<Arc<Holds>>,
     /// Callback for the last close of a file without checksums, where these are wanted; must be quick.
     pub closed: OnceLock<Box<dyn Fn(FileId) + Send + Sync>>,
     /// The files in use that have a number.
@@ -167,6 +169,7 @@ impl Pool {
             advisers: OnceLock::new(),
             places: OnceLock::new(),
             cluster: OnceLock::new(),
+            holds: OnceLock::new(),
             closed: OnceLock::new(),
             numbered: Numbered::default(),
             behind: Mutex::default(),

@@ -44,6 +44,9 @@ pub(super) enum Failure {
 impl File {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the file.
     pub fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if let Some(holds) = self.holds() {
+            return self.read_held(holds, offset, buf);
+        }
         if offset.saturating_add(buf.len() as u64) > self.size() && !self.ends_still()? {
             self.refresh_unless_gone()?; // another node may have extended the file
         }

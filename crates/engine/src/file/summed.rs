@@ -44,7 +44,7 @@ impl File {
     pub(super) fn alone_to_change(self: &Arc<Self>, discard: bool) -> Result<Exclusive<'_>> {
         loop {
             self.ready_to_change(discard)?;
-            let alone = self.exclusive()?;
+            let alone = self.alone()?;
             if !self.is_guarded() {
                 return Ok(alone);
             }
@@ -54,7 +54,7 @@ impl File {
     /// Begins checksums under a unique name. Returns false while the kernel writes the file by itself or an application
     /// has it open.
     pub(crate) fn begin_sums(&self, id: &str) -> Result<bool> {
-        let _alone = self.exclusive()?;
+        let _alone = self.alone()?;
         if self.is_open() || self.check_unpinned().is_err() || self.kernel_writes.load(Ordering::Acquire) {
             return Ok(false);
         }
@@ -74,7 +74,7 @@ impl File {
 
     /// Makes the checksums valid, unless the file was changed since `begin_sums`; `put` stores them in their place.
     pub(crate) fn end_sums(&self, id: &str, text: &str, put: impl FnOnce() -> Result<()>) -> Result<bool> {
-        let _alone = self.exclusive()?;
+        let _alone = self.alone()?;
         put()?;
         self.stub.end_sums(id, text)
     }

@@ -55,15 +55,10 @@ impl File {
     /// Makes everything acknowledged durable; reports only failures of this call.
     pub fn sync_now(self: &Arc<Self>, data_only: bool) -> Result<()> {
         self.promised.store(true, Ordering::Release);
-        {
-            let _io = self.io.read(); // no swap of the layout between the objects and the stub
-            let view = self.view();
-            if self.kernel_writes.load(Ordering::Acquire) || self.is_held() {
-                // Writes of the kernel and of mappings are not tracked.
-                view.all().for_each(|slot| slot.unsynced.changed());
-            }
-            if view.layout.is_some() {
-                self.sync_objects(&view)?;
+        while let Err(error) = self.sync_view() {
+            match error {
+                Error::Busy(_) if self.has_missed() => self.mark_missed()?,
+                error => return Err(error),
             }
         }
         self.settle_size()?;
@@ -72,6 +67,17 @@ impl File {
             self.settle_times()?;
         }
         self.sync_stub()
+    }
+
+    /// Syncs the objects of the present layout.
+    fn sync_view(&self) -> Result<()> {
+        let _io = self.io.read(); // no swap of the layout between the objects and the stub
+        let view = self.view();
+        if self.kernel_writes.load(Ordering::Acquire) || self.is_held() {
+            // Writes of the kernel and of mappings are not tracked.
+            view.all().for_each(|slot| slot.unsynced.changed());
+        }
+        if view.layout.is_some() { self.sync_objects(&view) } else { Ok(()) }
     }
 
     /// Syncs changes of the stub. Bytes in it that could not be made durable are lost, see [`super::Lost`]. With a

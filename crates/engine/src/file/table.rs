@@ -81,12 +81,17 @@ impl FileTable {
             return Ok(file);
         }
         let stub = Arc::new(FdStub::sharing(stub, &self.namespace, self.pool.cluster.get().is_some()));
-        let file = match new {
+        let held = self.pool.holds.get().is_some();
+        let file = match new || held {
             true => File::made(stub.clone(), self.pool.clone()),
             false => File::open(stub.clone(), self.pool.clone())?,
         };
         shard.entries.insert(inode, Entry { file: Arc::downgrade(&file), stub: Arc::downgrade(&stub) });
         shard.clear();
+        drop(shard);
+        if held && !new {
+            file.refresh()?;
+        }
         self.pool.numbered.add(&file);
         Ok(file)
     }

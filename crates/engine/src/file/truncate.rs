@@ -45,7 +45,7 @@ impl File {
         if size > old {
             self.clean_tail_in()?;
         } else {
-            self.begin_cut()?;
+            self.begin_cut(size)?;
             self.tail_clean.store(self.view().layout.is_none(), Ordering::Release);
         }
         self.will_outgrow_stub(size)?;
@@ -78,7 +78,7 @@ impl File {
     /// Sets the size of a shared file with its bytes in its stub: like a write there, with a look afterwards. Returns
     /// false if the bytes are elsewhere, or must be moved.
     fn set_size_in_shared_stub(self: &Arc<Self>, size: u64) -> Result<bool> {
-        while self.is_shared() && self.is_in_stub() && size <= self.pool.inline_bytes_max {
+        while self.is_shared() && self.holds().is_none() && self.is_in_stub() && size <= self.pool.inline_bytes_max {
             let current = {
                 let _io = self.io.write();
                 let view = self.view();
@@ -88,7 +88,7 @@ impl File {
                 drop(self.set_size_in(size)?);
                 self.was_modified();
                 self.forget(0, u64::MAX);
-                self.may_acknowledge(&view)?
+                self.may_acknowledge(&view, &None)?
             };
             if current {
                 return Ok(true);
@@ -127,7 +127,7 @@ impl File {
 
     /// Removes bytes of objects beyond the end of the file.
     pub(super) fn clean_tail(&self) -> Result<()> {
-        let alone = self.exclusive()?;
+        let alone = self.alone()?;
         if alone.holds()? { self.clean_tail_in() } else { Ok(()) }
     }
 
@@ -151,7 +151,7 @@ impl File {
 
     /// Cuts the objects of all mirrors in sync to the need of a file of `size` bytes; returns the mirrors that failed.
     /// Bytes beyond `old`, which never belonged to the file, are removed durably before this returns.
-    fn cut(&self, view: &View, size: u64, old: u64) -> Vec<Missed> {
+    pub(super) fn cut(&self, view: &View, size: u64, old: u64) -> Vec<Missed> {
         let Some(layout) = &view.layout else { return Vec::new() };
         let mut pending = Vec::new();
         let mut results: Vec<(usize, policy::TargetId, Result<(), TargetError>)> = Vec::new();

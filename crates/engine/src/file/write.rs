@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A mirror that could not take a write.
+#[derive(Clone)]
 pub(super) struct Missed {
     pub mirror: usize,
     pub target: TargetId,
@@ -26,6 +27,8 @@ enum Obstacle {
     MarkInUse,
     /// A target that is full or read-only.
     Refused(Error),
+    /// Mirrors that missed the write must become stale.
+    Missed,
     /// The write must be repeated: another node changed the layout, or is changing it.
     Behind,
 }
@@ -41,25 +44,24 @@ impl File {
         let mut refused = Refused::default();
         loop {
             self.ready_to_modify()?;
-            self.begin_writing()?;
+            self.begin_writing(end)?;
             let obstacle = {
                 let _io = self.io.read();
                 if self.is_guarded() {
                     continue; // a source or checksums were added since `ready_to_modify`
                 }
                 let view = self.view();
-                if !self.may_write(&view) {
-                    continue;
-                }
+                let Some(right) = self.may_write(&view, end) else { continue };
                 match self.obstacle(&view, end) {
                     None => {
                         let written = self.write_in(&view, offset, data);
                         self.forget(offset, data.len() as u64); // a failed write may have changed some bytes
                         match written {
                             Err(error) if refused.add(&error) => Obstacle::Refused(error),
+                            Err(Error::Busy(_)) if self.has_missed() => Obstacle::Missed,
                             // A mirror could not be marked stale in a layout that changed.
                             Err(Error::Busy(_)) if self.is_shared() => Obstacle::Behind,
-                            written if self.may_acknowledge(&view)? => return written,
+                            written if self.may_acknowledge(&view, &right)? => return written,
                             _ => Obstacle::Behind,
                         }
                     }
@@ -77,6 +79,7 @@ impl File {
             Obstacle::CleanTail => self.clean_tail(),
             Obstacle::ReduceToOne => self.reduce_to_one(),
             Obstacle::MarkInUse => self.mark_in_use(),
+            Obstacle::Missed => self.mark_missed(),
             Obstacle::Behind => self.catch_up(),
             Obstacle::Refused(error) => match self.overflow(end, refused) {
                 Ok(true) => Ok(()),

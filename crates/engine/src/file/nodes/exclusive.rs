@@ -2,6 +2,7 @@
 
 use super::{Backoff, changes, may_be_said};
 use crate::Result;
+use crate::file::held::{Right, Turn};
 use crate::file::nodes::Cluster;
 use crate::file::{File, View};
 use meta::stub::marks::Look;
@@ -17,11 +18,31 @@ pub struct Exclusive<'a> {
     file: &'a File,
     io: Option<RwLockWriteGuard<'a, ()>>,
     as_node: Option<Node>,
+    /// Hold that excludes other nodes.
+    right: Option<Right>,
+    _turn: Option<Turn<'a>>,
 }
 
-impl Exclusive<'_> {
+impl<'a> Exclusive<'a> {
+    /// Access under a claim of the table of holders.
+    pub(in crate::file) fn under_claim(file: &'a File, io: RwLockWriteGuard<'a, ()>, turn: Turn<'a>) -> Exclusive<'a> {
+        Exclusive { file, io: Some(io), as_node: Some(turn.node), right: None, _turn: Some(turn) }
+    }
+
+    /// Access under an exclusive hold.
+    pub(in crate::file) fn under_hold(file: &'a File, io: RwLockWriteGuard<'a, ()>, right: Right) -> Exclusive<'a> {
+        Exclusive { file, io: Some(io), as_node: Some(right.node), right: Some(right), _turn: None }
+    }
+
+    fn under_mark(file: &'a File, io: RwLockWriteGuard<'a, ()>, as_node: Option<Node>) -> Exclusive<'a> {
+        Exclusive { file, io: Some(io), as_node, right: None, _turn: None }
+    }
+
     /// Whether the claim held until now, so that the result may be acknowledged.
     pub(in crate::file) fn holds(&self) -> Result<bool> {
+        if let (Some(holds), Some(right)) = (self.file.holds(), &self.right) {
+            return self.file.is_acknowledged(holds, right);
+        }
         let (Some(cluster), Some(node)) = (self.file.cluster(), self.as_node) else { return Ok(true) };
         may_be_said(cluster, node)
     }
@@ -29,7 +50,7 @@ impl Exclusive<'_> {
 
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
-        if !self.file.said.holds.load(Ordering::Acquire) {
+        if self.file.holds().is_none() && !self.file.said.holds.load(Ordering::Acquire) {
             self.file.give_claim_up();
         }
         drop(self.io.take());
@@ -50,9 +71,12 @@ impl File {
     /// So several nodes that want the same change need exclusive access only once.
     pub(in crate::file) fn exclusive_if(&self, needed: impl Fn(&View) -> bool) -> Result<Option<Exclusive<'_>>> {
         let Some(cluster) = self.cluster() else {
-            let exclusive = Exclusive { file: self, io: Some(self.io.write()), as_node: None };
+            let exclusive = Exclusive::under_mark(self, self.io.write(), None);
             return Ok(Some(exclusive).filter(|_| needed(&self.view())));
         };
+        if let Some(holds) = self.holds() {
+            return self.change_if(holds, needed);
+        }
         let mut patience = Backoff::new();
         loop {
             let me = cluster.me()?;
@@ -60,7 +84,7 @@ impl File {
             let look = self.stub.look()?;
             if let Some(alone) = self.held(me, &look) {
                 self.take_over(&look)?;
-                return Ok(Some(Exclusive { file: self, io: Some(io), as_node: Some(alone) }));
+                return Ok(Some(Exclusive::under_mark(self, io, Some(alone))));
             }
             if look.marks.generation != self.said.generation.load(Ordering::Acquire) {
                 self.take_over(&look)?;
@@ -74,7 +98,7 @@ impl File {
                         continue;
                     }
                     self.said.claim.store(claim.generation, Ordering::Release);
-                    let exclusive = Exclusive { file: self, io: Some(io), as_node: Some(me) };
+                    let exclusive = Exclusive::under_mark(self, io, Some(me));
                     if self.drained(cluster, &claim, &mut patience)? {
                         return Ok(Some(exclusive));
                     }
@@ -106,6 +130,9 @@ impl File {
     /// Keeps an exclusive claim, which excludes writes and changes of layout by other nodes, until
     /// [`File::let_others_in`].
     pub(crate) fn keep_others_out(&self) -> Result<()> {
+        if self.holds().is_some() {
+            return self.keep_claim();
+        }
         let alone = self.exclusive()?;
         self.said.holds.store(self.is_shared(), Ordering::Release);
         drop(alone);
@@ -114,6 +141,7 @@ impl File {
 
     /// Releases the claim of [`File::keep_others_out`].
     pub(crate) fn let_others_in(&self) {
+        self.end_kept_claim();
         if self.is_shared() {
             let _io = self.io.write();
             if self.said.holds.swap(false, Ordering::AcqRel) {

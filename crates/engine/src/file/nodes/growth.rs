@@ -10,14 +10,14 @@
 //! While the mark is set, a node reads the size from the objects, too. So the size survives a killed node.
 
 use super::{Cluster, File, may_be_said};
-use crate::file::Pool;
+use crate::file::{Pool, View};
 use crate::{Error, Result};
 use meta::stub::marks::Look;
 use object::target::{Pending, TargetError};
 use policy::Time;
 use policy::cluster::Standing;
 use policy::cluster::share::{self, Mark};
-use policy::layout::{MirrorState, OPEN_END};
+use policy::layout::OPEN_END;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -58,7 +58,7 @@ pub(super) struct Reach {
 impl File {
     /// Called before bytes are written up to `end`: sets the `grows` mark if the size is to be published later.
     pub(in crate::file) fn will_reach(&self, end: u64) {
-        let Some(cluster) = self.cluster() else { return };
+        let Some(cluster) = self.cluster().filter(|_| self.holds().is_none()) else { return };
         if !self.is_unsaid(end) || self.view().layout.is_none() {
             return;
         }
@@ -81,7 +81,7 @@ impl File {
 
     /// Whether the stub may have a smaller size. A `grows` mark of another node doesn't count, since it may be removed.
     pub(in crate::file) fn is_unsaid(&self, end: u64) -> bool {
-        end > self.said.size.load(Ordering::Acquire)
+        self.holds().is_none() && end > self.said.size.load(Ordering::Acquire)
     }
 
     /// Whether a write up to `end` extends the file, in memory or in the stub.
@@ -108,6 +108,10 @@ impl File {
             // Keep the bytes that other nodes wrote there.
             return if end <= self.stub.size()? { Ok(()) } else { self.stub.grow_to(end) };
         }
+        if let Some(holds) = self.holds() {
+            self.defer(holds, true, false);
+            return Ok(());
+        }
         growth.times = growth.times.saturating_add(1);
         if growth.mark.is_some() && (self.pool.clock)().since(growth.said) < LATER {
             growth.behind = true;
@@ -129,6 +133,9 @@ impl File {
 
     /// Publishes the deferred sizes of all files of a pool. So a size in a stub is at most about a second old.
     pub fn say_sizes(pool: &Pool) {
+        if let Some(holds) = pool.holds.get() {
+            return File::settle_sizes(holds);
+        }
         let behind = std::mem::take(&mut *pool.behind.lock());
         for file in behind.iter().filter_map(Weak::upgrade) {
             file.extend.lock().listed = false;
@@ -140,6 +147,9 @@ impl File {
 
     /// Publishes the size that this node acknowledged.
     pub(crate) fn say_size(&self) -> Result<()> {
+        if let Some(holds) = self.holds() {
+            return self.settle_size_held(holds);
+        }
         let Some(cluster) = self.cluster() else { return Ok(()) };
         let _io = self.io.read(); // keeps the registration of this node on the stub
         let mut growth = self.extend.lock();
@@ -165,6 +175,9 @@ impl File {
 
     /// Handles a failed write that left bytes beyond the end. The caller holds `io`.
     pub(in crate::file) fn landed_in_vain(&self) {
+        if let Some(holds) = self.holds() {
+            self.defer(holds, false, true);
+        }
         if !self.takes_what_landed() {
             self.tail_clean.store(false, Ordering::Release);
         }
@@ -248,14 +261,25 @@ impl File {
     /// Largest end of the bytes that objects hold.
     fn reach(&self) -> Reach {
         let view = self.view();
+        let of_each = view.in_sync().map(|mirror| self.reach_of(&view, mirror));
+        let both =
+            |one: Reach, other: Reach| Reach { bytes: one.bytes.max(other.bytes), whole: one.whole && other.whole };
+        of_each.reduce(both).unwrap_or(Reach { bytes: 0, whole: true })
+    }
+
+    /// Largest end of the bytes that objects of a view hold; `None` if no mirror in sync answers completely.
+    pub(in crate::file) fn reach_of_any(&self, view: &View) -> Option<u64> {
+        let of_each: Vec<Reach> = view.in_sync().map(|mirror| self.reach_of(view, mirror)).collect();
+        of_each.iter().any(|reach| reach.whole).then(|| of_each.iter().map(|reach| reach.bytes).max().unwrap_or(0))
+    }
+
+    fn reach_of(&self, view: &View, m: usize) -> Reach {
         let mut reach = Reach { bytes: 0, whole: true };
         let Some(layout) = &view.layout else { return reach };
         let mut pending = Vec::new();
-        for (m, mirror) in layout.mirrors.iter().enumerate().filter(|(_, mirror)| mirror.state == MirrorState::InSync) {
-            for (segment, slots) in mirror.segments.iter().zip(&view.slots[m]) {
-                for (index, slot) in slots.iter().enumerate() {
-                    pending.push((segment, index, slot.submit(&self.pool, |h| h.len())));
-                }
+        for (segment, slots) in layout.mirrors[m].segments.iter().zip(&view.slots[m]) {
+            for (index, slot) in slots.iter().enumerate() {
+                pending.push((segment, index, slot.submit(&self.pool, |h| h.len())));
             }
         }
         for (segment, index, asked) in pending {
@@ -302,7 +326,14 @@ impl File {
 
     /// Sets a `cut` mark before a truncation under an exclusive claim: until the objects are cut, bytes beyond the end
     /// don't count.
-    pub(in crate::file) fn begin_cut(&self) -> Result<()> {
+    pub(in crate::file) fn begin_cut(&self, size: u64) -> Result<()> {
+        if let Some(holds) = self.holds()
+            && self.view().layout.is_some()
+        {
+            // The mark ends the settlement of the size from the objects.
+            self.settle_size_alone(holds)?;
+            return self.stub.set_cut_to(Some(size));
+        }
         let generation = self.said.claim.load(Ordering::Acquire);
         if generation != 0 && self.view().layout.is_some() {
             self.stub.set_mark(Mark::Cut(generation))?;
@@ -314,6 +345,12 @@ impl File {
     /// Removes the `cut` marks: no object holds bytes beyond the end.
     pub(in crate::file) fn end_cut(&self) {
         self.tail_clean.store(true, Ordering::Release);
+        if self.holds().is_some() {
+            if let Err(error) = self.stub.set_cut_to(None) {
+                tracing::debug!("the mark of a truncation stays on a stub: {error}");
+            }
+            return;
+        }
         // A held claim may cut the file again under the same mark.
         if !self.is_shared() || !self.extend.lock().cut || self.said.holds.load(Ordering::Acquire) {
             return;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Outcome of the publication of a layout.
-enum Outcome {
+pub(in crate::file) enum Outcome {
+    /// The layout is published.
     Happened,
     /// The layout was not published, and never will be.
     Not(Error),
@@ -39,6 +40,13 @@ impl File {
         if new.objects().any(|(_, object)| is_old(object.id)) {
             return Err(Error::Elsewhere("this node lost its lease while it made objects".into()));
         }
+        if let Some(holds) = self.holds() {
+            return match self.publish_held(holds, new)? {
+                Outcome::Happened => Ok(()),
+                Outcome::Not(error) => Err(error),
+                Outcome::Unknown(error) => Err(self.doubt_objects(new, error)),
+            };
+        }
         if alone == 0 {
             let claim = Claim { node: me, generation, drains: false };
             let look = self.stub.look()?;
@@ -62,12 +70,7 @@ impl File {
         let answer = self.stub.publish(me, generation, Some(new));
         let outcome = self.outcome(cluster, me, new, answer);
         if let Outcome::Unknown(error) = outcome {
-            let is_new = |id: &ObjectId| view.all().all(|slot| slot.id != *id);
-            let new: Vec<_> = new.objects().map(|(_, object)| object.id).filter(is_new).collect();
-            let names: Vec<_> = new.iter().map(ToString::to_string).collect();
-            tracing::warn!("a layout may name {}, which stays for ten minutes: {error}", names.join(", "));
-            new.into_iter().for_each(|id| self.pool.making.doubt(id));
-            return Err(error);
+            return Err(self.doubt_objects(new, error));
         }
         self.said.generation.store(generation, Ordering::Release);
         if alone != 0 {
@@ -81,6 +84,17 @@ impl File {
             Err(error) => tracing::debug!("older layouts stay on a stub for now: {error}"),
         }
         Ok(())
+    }
+
+    /// Keeps the new objects of a layout that may be published.
+    fn doubt_objects(&self, new: &Layout, error: Error) -> Error {
+        let view = self.view();
+        let is_new = |id: &ObjectId| view.all().all(|slot| slot.id != *id);
+        let new: Vec<_> = new.objects().map(|(_, object)| object.id).filter(is_new).collect();
+        let names: Vec<_> = new.iter().map(ToString::to_string).collect();
+        tracing::warn!("a layout may name {}, which stays for ten minutes: {error}", names.join(", "));
+        new.into_iter().for_each(|id| self.pool.making.doubt(id));
+        error
     }
 
     /// Determines whether a layout was published.
@@ -103,9 +117,21 @@ impl File {
         let Some(created) = created else {
             return Outcome::Unknown(error.unwrap_or_else(|| elsewhere("another node changed the layout of the file")));
         };
+        self.outcome_of(Some(cluster), me, created)
+    }
+
+    /// Outcome of a creation, by a look at the lease; waits while the lease may still be renewed.
+    pub(in crate::file) fn outcome_of(
+        &self,
+        cluster: Option<&Arc<dyn Cluster>>,
+        me: Node,
+        created: Created,
+    ) -> Outcome {
+        let elsewhere = |why: &str| Error::Elsewhere(why.into());
+        let standing = || cluster.map_or(Standing::Held, |cluster| cluster.standing(me));
         let mut patience = Backoff::new();
         loop {
-            match share::published(created, cluster.standing(me)) {
+            match share::published(created, standing()) {
                 Published::Happened => return Outcome::Happened,
                 Published::Not => return Outcome::Not(elsewhere("another node expelled this node")),
                 Published::Unknown => {

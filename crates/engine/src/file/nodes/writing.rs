@@ -3,6 +3,7 @@
 
 use super::{Backoff, Cluster, LET_GO_MAX, may_be_said};
 use crate::Result;
+use crate::file::held::Right;
 use crate::file::{File, View};
 use meta::stub::marks::Look;
 use policy::cluster::share::{self, Claim, Enter, Mark};
@@ -11,17 +12,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl File {
-    /// Whether this node may write the objects of the view.
-    pub(in crate::file) fn may_write(&self, view: &View) -> bool {
+    /// Whether this node may write the file up to `end` by the view, and by which right.
+    pub(in crate::file) fn may_write(&self, view: &View, end: u64) -> Option<Option<Right>> {
+        match self.holds() {
+            Some(holds) => self.right_now(holds, self.usage_up_to(end)).map(Some),
+            None => self.is_writer(view).then_some(None),
+        }
+    }
+
+    /// Whether this node may write the objects of the view by its registration.
+    fn is_writer(&self, view: &View) -> bool {
         let Some(cluster) = self.cluster() else { return true };
         let writer = self.said.writer.load(Ordering::Acquire);
         view.layout.is_none() || (writer != 0 && cluster.standing(Node(writer)) == Standing::Held)
     }
 
     /// Sets the writer mark of this node, after waiting for changes of other nodes. The caller holds no lock.
-    pub(in crate::file) fn begin_writing(self: &Arc<Self>) -> Result<()> {
+    pub(in crate::file) fn begin_writing(self: &Arc<Self>, end: u64) -> Result<()> {
+        if let Some(holds) = self.holds() {
+            return self.begin_writing_held(holds, end);
+        }
         let Some(cluster) = self.cluster() else { return Ok(()) };
-        if self.may_write(&self.view()) {
+        if self.is_writer(&self.view()) {
             return Ok(());
         }
         let mut patience = Backoff::new();
@@ -47,7 +59,7 @@ impl File {
     fn enter(&self, cluster: &Arc<dyn Cluster>) -> Result<Option<Claim>> {
         let me = cluster.me()?;
         let _io = self.io.write();
-        if self.may_write(&self.view()) {
+        if self.is_writer(&self.view()) {
             return Ok(None);
         }
         self.stop_writing()?;
@@ -77,7 +89,10 @@ impl File {
     }
 
     /// Whether a write under a view may be acknowledged; otherwise it must be repeated.
-    pub(in crate::file) fn may_acknowledge(self: &Arc<Self>, view: &View) -> Result<bool> {
+    pub(in crate::file) fn may_acknowledge(self: &Arc<Self>, view: &View, right: &Option<Right>) -> Result<bool> {
+        if let (Some(holds), Some(right)) = (self.holds(), right) {
+            return self.is_acknowledged(holds, right);
+        }
         let Some(cluster) = self.cluster() else { return Ok(true) };
         if view.layout.is_some() {
             // `io`, held shared, protects the writer mark.
@@ -90,7 +105,7 @@ impl File {
 
     /// Waits for the end of another node's change that interrupted a write. The caller holds no lock.
     pub(in crate::file) fn catch_up(self: &Arc<Self>) -> Result<()> {
-        let Some(cluster) = self.cluster() else { return Ok(()) };
+        let Some(cluster) = self.cluster().filter(|_| self.holds().is_none()) else { return Ok(()) };
         let mut patience = Backoff::new();
         loop {
             let me = cluster.me()?;

@@ -1,0 +1,439 @@
+//! A file under holds: each operation has a right, and is acknowledged only if the right is valid after it.
+//!
+//! ```text
+//!   right() ── begin? ── yes ──> follow(): layout, size and marks of that hold ──> operation ──> is_acknowledged()
+//!                 '──── no: Want, wait for Ready
+//! ```
+//! Readers are not waited for: a hold that is lowered beside a read makes its result invalid. All else runs with `io`
+//! held, so that `Drain` waits for it. The size reaches the stub later: at a recall, sync, close, or after a second.
+//!
+//! Under a mode that caches, size and layout are those of memory. Under `Write` the size in the stub may have grown.
+
+mod change;
+mod driver;
+mod steps;
+
+pub(super) use change::Turn;
+pub use driver::{Holds, Port};
+
+use super::nodes::{Backoff, may_be_said};
+use super::read::Failure;
+use super::{File, View, check_inline};
+use crate::{Error, Result};
+use change::{Change, Copied};
+use meta::stub::{Pointer, Record};
+use parking_lot::{Condvar, Mutex};
+use policy::cluster::Node;
+use policy::cluster::share::{Created, Written};
+use policy::holders::node::{Event, Permit, Use};
+use policy::layout::{Layout, MirrorState};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Longest wait for other nodes before a call fails. A dead node is detected in less than ten seconds.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Maximum number of attempts of one read, as without holds.
+const ATTEMPTS_MAX: usize = 1024;
+
+/// Right to one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Right {
+    /// Number of this node at the time.
+    pub node: Node,
+    pub permit: Permit,
+}
+
+/// Hold to which the state in memory belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Basis {
+    node: Node,
+    number: u64,
+    generation: u64,
+}
+
+impl Right {
+    fn basis(&self) -> Basis {
+        Basis { node: self.node, number: self.permit.number, generation: self.permit.generation }
+    }
+}
+
+/// State of a file's holds.
+#[derive(Default)]
+pub(super) struct Held {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// One change of the layout at a time.
+    turn: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Number of wake-ups so far.
+    woken: u64,
+    basis: Option<Basis>,
+    /// Generation and stamp of the view; `None`: not loaded.
+    loaded: Option<(u64, u64)>,
+    /// Record that was read last, with its generation.
+    looked: Option<(u64, Record)>,
+    /// Record from a time of one node, as the pointer step found it.
+    plain: Option<Layout>,
+    /// Whether the newest generation was searched since the last load: another node may have changed the file.
+    searched: bool,
+    /// Whether the inode is gone.
+    gone: bool,
+    /// Whether the size in the stub is smaller than the acknowledged one.
+    behind: bool,
+    /// Whether a failed write left bytes beyond the end.
+    dirty: bool,
+    change: Change,
+    /// Number of records that this node has made.
+    made: u32,
+    sealed: Option<steps::Sealed>,
+}
+
+impl Held {
+    /// Records that the file has no inode any more: operations fail that need more than the present hold.
+    fn is_gone(&self) {
+        let mut state = self.state.lock();
+        state.gone = true;
+        state.change.outcome.get_or_insert(Some(Created::Exists { mine: false }));
+        drop(state);
+        self.wake();
+    }
+
+    /// Lets waiting operations try again.
+    pub fn wake(&self) {
+        self.state.lock().woken += 1;
+        self.changed.notify_all();
+    }
+
+    /// Fails if the inode is gone.
+    fn check(&self) -> Result<()> {
+        if self.state.lock().gone { Err(Errno::STALE.into()) } else { Ok(()) }
+    }
+
+    /// Waits for a wake-up after the `woken`-th. Returns false after the timeout.
+    fn wait(&self, woken: u64, until: Instant) -> bool {
+        let mut state = self.state.lock();
+        while state.woken == woken {
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl File {
+    pub(super) fn holds(&self) -> Option<&Arc<Holds>> {
+        self.pool.holds.get()
+    }
+
+    /// Key of the file in the table of holders.
+    pub(super) fn key(&self) -> u64 {
+        self.stub.inode().map_or(0, |(_, inode)| inode)
+    }
+
+    /// Right to an operation, with the state in memory up to date. Waits for other nodes; the caller holds no lock.
+    pub(super) fn right(&self, holds: &Holds, usage: Use) -> Result<Right> {
+        let until = Instant::now() + WAIT_MAX;
+        loop {
+            let node = holds.node()?;
+            let woken = self.held.state.lock().woken;
+            if let Some(right) = holds.begin(self.key(), usage) {
+                match self.follow(&right) {
+                    Ok(()) => return Ok(right),
+                    Err(error) if self.is_acknowledged(holds, &right)? => return Err(error),
+                    Err(_) => continue,
+                }
+            }
+            self.held.check()?;
+            holds.feed(node, Event::Want(self.key(), usage));
+            // A lost number shows without a wake-up.
+            let step = Instant::now() + Duration::from_secs(1);
+            if !self.held.wait(woken, step.min(until)) && Instant::now() >= until {
+                return Err(Error::Elsewhere("other nodes use the file and do not release it".into()));
+            }
+        }
+    }
+
+    /// As `right`, without waiting and without a call to the stub.
+    pub(super) fn right_now(&self, holds: &Holds, usage: Use) -> Option<Right> {
+        let right = holds.begin(self.key(), usage)?;
+        (self.held.state.lock().basis == Some(right.basis())).then_some(right)
+    }
+
+    /// Whether the result of an operation may be acknowledged; otherwise it must be repeated. Waits while the lease may
+    /// still be renewed.
+    pub(super) fn is_acknowledged(&self, holds: &Holds, right: &Right) -> Result<bool> {
+        let mut backoff = Backoff::new();
+        loop {
+            match holds.finish(self.key(), right) {
+                Written::Acknowledge => return Ok(true),
+                Written::Again => return Ok(false),
+                Written::Wait => backoff.wait(|| "the namespace does not answer, so this node has no lease".into())?,
+            }
+        }
+    }
+
+    /// Loads the state in memory for a right, unless it belongs to the same hold already.
+    fn follow(&self, right: &Right) -> Result<()> {
+        let _record = self.record.lock();
+        if self.held.state.lock().basis == Some(right.basis()) {
+            return Ok(());
+        }
+        self.load_generation(right.node, right.permit.generation, true)?;
+        self.held.state.lock().basis = Some(right.basis());
+        Ok(())
+    }
+
+    /// Record of a generation that is the newest, under a hold or claim.
+    fn base(&self, generation: u64) -> Result<Record> {
+        let (looked, plain, loaded) = {
+            let state = self.held.state.lock();
+            (state.looked.clone(), state.plain.clone(), state.loaded)
+        };
+        if generation == 0 {
+            return Ok(Record { stamp: 0, layout: None });
+        }
+        if let Some((_, record)) = looked.filter(|(of, _)| *of == generation) {
+            return Ok(record);
+        }
+        if let Some((_, stamp)) = loaded.filter(|(of, _)| *of == generation) {
+            return Ok(Record { stamp, layout: self.layout().map(|layout| Layout::clone(&layout)) });
+        }
+        if let Some(layout) = plain.filter(|layout| layout.generation == generation) {
+            return Ok(Record { stamp: 0, layout: Some(layout) });
+        }
+        let plain = || match self.stub.pointer() {
+            Ok(Pointer::Plain(layout)) if layout.generation == generation => {
+                Some(Record { stamp: 0, layout: Some(*layout) })
+            }
+            _ => None,
+        };
+        let lost = || Error::BadLayout(format!("the record of generation {generation} is gone"));
+        self.stub.record(generation)?.or_else(plain).ok_or_else(lost)
+    }
+
+    /// Loads layout, size and marks. `whole`: not only what other holders may have changed beside this node's hold. The
+    /// caller holds `record`, or the file alone.
+    fn load_generation(&self, node: Node, generation: u64, whole: bool) -> Result<()> {
+        let mut loaded = self.held.state.lock().loaded;
+        if whole || loaded.is_none_or(|(of, _)| of != generation) {
+            let Record { stamp, layout } = self.base(generation)?;
+            if loaded != Some((generation, stamp)) {
+                self.install(layout)?;
+                loaded = Some((generation, stamp));
+            }
+            self.source.take_over(self.stub.source()?.as_deref());
+            self.has_sums.store(self.stub.has_sums()?, Ordering::Release);
+            self.forget_all();
+        }
+        let cut = self.stub.cut_to()?;
+        let size = self.stub.size()?;
+        let layout = self.layout();
+        check_inline(&*self.stub, &self.pool, layout.is_none(), size)?;
+        let mut state = self.held.state.lock();
+        if state.basis.is_some_and(|basis| basis.node != node) {
+            // Other nodes settled the size of the lost number.
+            (state.behind, state.dirty) = (false, false);
+        }
+        let clean = cut.is_none() && !state.dirty && loaded.is_some_and(|(_, stamp)| stamp != 0);
+        let behind = state.behind;
+        (state.loaded, state.searched) = (loaded, false);
+        drop(state);
+        self.tail_clean.store(clean || layout.is_none(), Ordering::Release);
+        let _extend = self.extend.lock();
+        let known = self.size.load(Ordering::Acquire);
+        let size = if behind { size.max(known) } else { size };
+        let _cut = (size < known).then(|| self.cuts.begin());
+        self.size.store(size, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes a layout the view of this node.
+    fn install(&self, layout: Option<Layout>) -> Result<()> {
+        if let Some(layout) = &layout {
+            layout.check()?;
+            self.pool.making.settled(layout.objects().map(|(_, object)| object.id));
+        }
+        let old = self.view();
+        *self.view.write() = Arc::new(View::new(layout, Some(&old)));
+        self.tell_objects();
+        if let (Some(id), Some(this)) = (self.id(), self.this.upgrade()) {
+            this.has_number(id);
+        }
+        Ok(())
+    }
+
+    /// Updates the size beside other writers, for a use up to `end`. They only make the file longer.
+    fn take_longer_size(&self, right: &Right, end: u64) -> Result<()> {
+        if !right.permit.mode.caches() && end > self.size.load(Ordering::Acquire) {
+            self.size.fetch_max(self.stub.size()?, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// As [`File::read`], under a hold.
+    pub(super) fn read_held(self: &Arc<Self>, holds: &Holds, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        for _ in 0..ATTEMPTS_MAX {
+            let right = self.right(holds, Use::Read)?;
+            self.take_longer_size(&right, offset.saturating_add(buf.len() as u64))?;
+            let snapshot = self.snapshot();
+            let len = snapshot.within(offset, buf.len());
+            let result = self.read_in(&snapshot.view, offset, &mut buf[..len], true);
+            if !self.is_current(&snapshot) || !self.is_acknowledged(holds, &right)? {
+                continue;
+            }
+            match result {
+                Ok(_) => return Ok(len),
+                Err(Failure::Again) => {}
+                Err(Failure::Final(error)) => return Err(error),
+            }
+        }
+        Err(Error::Unrecoverable("the layout changed under every attempt to read; read again".into()))
+    }
+
+    /// Waits for the right to write up to `end`.
+    pub(super) fn begin_writing_held(&self, holds: &Holds, end: u64) -> Result<()> {
+        let right = self.right(holds, Use::Write)?;
+        self.take_longer_size(&right, end)?;
+        self.right(holds, self.usage_up_to(end)).map(drop)
+    }
+
+    /// Purpose of a write up to `end`.
+    pub(super) fn usage_up_to(&self, end: u64) -> Use {
+        if end > self.size.load(Ordering::Acquire) { Use::Grow } else { Use::Write }
+    }
+
+    /// Updates the state in memory, as for an open.
+    pub(super) fn refresh_held(&self, holds: &Holds) -> Result<()> {
+        let right = self.right(holds, Use::Read)?;
+        self.take_longer_size(&right, u64::MAX)?;
+        if !right.permit.mode.caches() {
+            self.forget_all();
+        }
+        Ok(())
+    }
+
+    /// Defers the size of the stub, or the cut of the tail. The file stays in memory until then.
+    pub(super) fn defer(&self, holds: &Holds, behind: bool, dirty: bool) {
+        let mut state = self.held.state.lock();
+        let listed = state.behind || state.dirty;
+        (state.behind, state.dirty) = (state.behind || behind, state.dirty || dirty);
+        drop(state);
+        if let Some(this) = self.this.upgrade().filter(|_| !listed) {
+            holds.behind.lock().push(this);
+        }
+    }
+
+    /// Sets the size of the stub to the acknowledged one. The hold stays, because the caller holds `io` or drains.
+    /// Returns whether nothing is deferred.
+    pub(super) fn settle_held(&self, holds: &Holds, node: Node) -> Result<bool> {
+        let (behind, dirty) = {
+            let state = self.held.state.lock();
+            (state.behind, state.dirty)
+        };
+        if !(behind || dirty) {
+            return Ok(true);
+        }
+        if !holds.has_lease(node) {
+            return Ok(false);
+        }
+        let extend = self.extend.lock();
+        let size = self.size.load(Ordering::Acquire);
+        if behind {
+            self.stub.grow_to(size).inspect(|()| self.stub_changed())?;
+            self.held.state.lock().behind = false;
+        }
+        drop(extend);
+        if dirty {
+            let view = self.view();
+            let size = self.size.load(Ordering::Acquire);
+            // Objects that cannot be cut now are cut by the next node that makes the file longer.
+            if !self.cut(&view, size, size).is_empty() {
+                self.stub.set_cut_to(Some(size))?;
+            }
+            self.held.state.lock().dirty = false;
+        }
+        Ok(true)
+    }
+
+    /// Sets the sizes that files of a pool have deferred. A failed one is tried again.
+    pub(super) fn settle_sizes(holds: &Holds) {
+        let behind = std::mem::take(&mut *holds.behind.lock());
+        for file in behind {
+            let io = file.io.read();
+            let node = file.held.state.lock().basis.map(|basis| basis.node);
+            let settled = node.map_or(Ok(true), |node| file.settle_held(holds, node));
+            drop(io);
+            let lost = node.is_none_or(|node| !holds.is_under(node));
+            if !lost && !matches!(settled, Ok(true)) {
+                tracing::debug!(?settled, "the size of a file is not in its stub for now");
+                holds.behind.lock().push(file);
+            }
+        }
+    }
+
+    /// Settles what this file has deferred.
+    pub(super) fn settle_size_held(&self, holds: &Holds) -> Result<()> {
+        let _io = self.io.read();
+        let node = {
+            let state = self.held.state.lock();
+            state.basis.filter(|_| state.behind || state.dirty).map(|basis| basis.node)
+        };
+        let (Some(node), Some(cluster)) = (node, self.cluster()) else { return Ok(()) };
+        // After a lost lease other nodes settle the size from the objects.
+        if may_be_said(cluster, node)? { self.settle_held(holds, node).map(drop) } else { Ok(()) }
+    }
+
+    /// As `settle_size_held`; the caller has the file alone.
+    pub(super) fn settle_size_alone(&self, holds: &Holds) -> Result<()> {
+        let basis = self.held.state.lock().basis;
+        match basis.map_or(Ok(true), |basis| self.settle_held(holds, basis.node))? {
+            true => Ok(()),
+            false => Err(Error::Elsewhere("this node lost its lease before it cut the file".into())),
+        }
+    }
+
+    /// Begins a copy under a hold, or under a kept claim: the content changes only through this node while it is valid.
+    pub(super) fn begin_copy_held(&self, holds: &Holds) -> Result<()> {
+        let kept = self.held.state.lock().change.kept_claim();
+        let copied = match kept {
+            Some(claim) => Copied::UnderClaim(claim),
+            None => Copied::UnderHold(self.right(holds, Use::Alone)?),
+        };
+        self.held.state.lock().change.copied = Some(copied);
+        Ok(())
+    }
+
+    /// Whether no other node changed the file since `begin_copy_held`.
+    pub(super) fn is_copy_good_held(&self, holds: &Holds) -> Result<bool> {
+        let (copied, kept) = {
+            let state = self.held.state.lock();
+            (state.change.copied, state.change.kept_claim())
+        };
+        match copied {
+            None => Ok(false),
+            Some(Copied::UnderClaim(claim)) => Ok(kept == Some(claim)),
+            Some(Copied::UnderHold(right)) => self.is_acknowledged(holds, &right),
+        }
+    }
+
+    /// Whether a mirror in sync is the only one.
+    fn has_one_mirror(&self) -> bool {
+        let in_sync =
+            |layout: &Layout| layout.mirrors.iter().filter(|mirror| mirror.state == MirrorState::InSync).count();
+        self.layout().is_none_or(|layout| in_sync(&layout) == 1)
+    }
+}
+
+/// Whether the file has no inode any more.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Namespace(Errno::STALE | Errno::NOENT))
+}
+
+#[cfg(test)]
+mod tests;

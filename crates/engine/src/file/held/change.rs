@@ -1,0 +1,231 @@
+//! Changes of the layout under a claim, and exclusive access under an exclusive hold.
+//!
+//! ```text
+//!   exclusive() ── Want(Change) ──> claim, recall, drain ──> Step::Change ── the caller: new layout
+//!      publish() ── Done(true) ──> Step::Publish: create the record, once ──> the caller: outcome
+//!      drop() without a publication ── Done(false) ──> the generation is published unchanged
+//! ```
+//! The claim ends with the publication. So the caller publishes once, as its last step.
+
+use super::{Holds, Right, WAIT_MAX};
+use crate::file::nodes::{Exclusive, Outcome, may_be_said};
+use crate::file::{File, View};
+use crate::{Error, Result};
+use meta::stub::Record;
+use parking_lot::MutexGuard;
+use policy::cluster::share::Created;
+use policy::cluster::{Node, Standing};
+use policy::holders::node::{Event, Use};
+use policy::layout::Layout;
+use rustix::io::Errno;
+use std::time::{Duration, Instant};
+
+/// Progress of this node's change of the file.
+#[derive(Default)]
+pub(super) struct Change {
+    pub stage: Stage,
+    /// Whether the claim stays when the caller's exclusive access ends.
+    pub kept: bool,
+    /// Right under which the file is copied.
+    pub copied: Option<Copied>,
+    /// Record that is being created, with its generation.
+    pub publishing: Option<(u64, Record)>,
+    /// Layout to be published.
+    pub next: Option<Layout>,
+    /// Generation that was settled under the present claim.
+    pub settled: Option<u64>,
+    /// Result of the publication; `None` inside: another node may have removed the record.
+    pub outcome: Option<Option<Created>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    #[default]
+    Idle,
+    /// A caller waits for the claim.
+    Wanted,
+    /// The caller may change the layout to this generation.
+    Granted(Node, u64),
+    /// The record is being created.
+    Publishing,
+}
+
+/// Right under which a copy of the file is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copied {
+    UnderHold(Right),
+    /// Node and generation of a claim.
+    UnderClaim((Node, u64)),
+}
+
+impl Change {
+    /// Node and generation of a claim that is kept.
+    pub fn kept_claim(&self) -> Option<(Node, u64)> {
+        match self.stage {
+            Stage::Granted(node, generation) if self.kept => Some((node, generation)),
+            _ => None,
+        }
+    }
+}
+
+/// Turn of a caller to change the layout; at its end an unused claim ends.
+pub(in crate::file) struct Turn<'a> {
+    file: &'a File,
+    pub node: Node,
+    _one: MutexGuard<'a, ()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.file.held.state.lock().change.kept {
+            self.file.end_claim();
+        }
+    }
+}
+
+fn busy() -> Error {
+    Error::Busy("another change of the file is under way".into())
+}
+
+impl File {
+    /// Exclusive access to change the layout; `None` if `needed` is false for the view by then.
+    pub(in crate::file) fn change_if(
+        &self,
+        holds: &Holds,
+        needed: impl Fn(&View) -> bool,
+    ) -> Result<Option<Exclusive<'_>>> {
+        let one = self.held.turn.try_lock_for(WAIT_MAX).ok_or_else(busy)?;
+        let (node, generation) = self.claim_next(holds)?;
+        let turn = Turn { file: self, node, _one: one };
+        let io = self.io.write();
+        let whole = self.held.state.lock().searched;
+        self.load_generation(node, generation - 1, whole)?;
+        Ok(Some(Exclusive::under_claim(self, io, turn)).filter(|_| needed(&self.view())))
+    }
+
+    /// Waits for the claim on the next generation.
+    fn claim_next(&self, holds: &Holds) -> Result<(Node, u64)> {
+        let until = Instant::now() + WAIT_MAX;
+        loop {
+            let node = holds.node()?;
+            let woken = {
+                let mut state = self.held.state.lock();
+                match state.change.stage {
+                    Stage::Granted(of, generation) if of == node => return Ok((of, generation)),
+                    _ => state.change.stage = Stage::Wanted,
+                }
+                state.woken
+            };
+            self.held.check()?;
+            holds.feed(node, Event::Want(self.key(), Use::Change));
+            let step = Instant::now() + Duration::from_secs(1);
+            if !self.held.wait(woken, step.min(until)) && Instant::now() >= until {
+                let mut state = self.held.state.lock();
+                if state.change.stage == Stage::Wanted {
+                    state.change.stage = Stage::Idle;
+                    return Err(Error::Elsewhere("other nodes use the file and do not release it".into()));
+                }
+            }
+        }
+    }
+
+    /// Ends a claim without a change.
+    fn end_claim(&self) {
+        let stage = std::mem::take(&mut self.held.state.lock().change.stage);
+        if let (Stage::Granted(node, _), Some(holds)) = (stage, self.holds()) {
+            holds.feed(node, Event::Done(self.key(), false));
+        }
+    }
+
+    /// Exclusive access without a change of the layout: an exclusive hold, or a claim where a mirror may become stale.
+    pub(in crate::file) fn alone(&self) -> Result<Exclusive<'_>> {
+        let Some(holds) = self.holds() else { return self.exclusive() };
+        loop {
+            self.right(holds, Use::Alone)?;
+            if !self.has_one_mirror() || self.is_hurt() {
+                return self.exclusive();
+            }
+            let io = self.io.write();
+            if let Some(right) = self.right_now(holds, Use::Alone) {
+                return Ok(Exclusive::under_hold(self, io, right));
+            }
+        }
+    }
+
+    /// Keeps a claim, which excludes other nodes, until [`File::end_kept_claim`] or a publication.
+    pub(in crate::file) fn keep_claim(&self) -> Result<()> {
+        let alone = self.exclusive()?;
+        self.held.state.lock().change.kept = true;
+        drop(alone);
+        Ok(())
+    }
+
+    pub(in crate::file) fn end_kept_claim(&self) {
+        if std::mem::take(&mut self.held.state.lock().change.kept) {
+            self.end_claim();
+        }
+    }
+
+    /// Whether the layout may be changed: the caller has `io` and the claim.
+    pub(in crate::file) fn may_publish(&self) -> bool {
+        self.io.is_locked_exclusive() && matches!(self.held.state.lock().change.stage, Stage::Granted(..))
+    }
+
+    /// Publishes a layout under the claim of the caller. It holds `record` and `io`.
+    pub(in crate::file) fn publish_held(&self, holds: &Holds, new: &mut Layout) -> Result<Outcome> {
+        let node = {
+            let mut state = self.held.state.lock();
+            let Stage::Granted(node, generation) = state.change.stage else { return Err(busy()) };
+            new.generation = generation;
+            (state.change.stage, state.change.kept) = (Stage::Publishing, false);
+            (state.change.next, state.change.outcome) = (Some(new.clone()), None);
+            node
+        };
+        // If the lease ended before, other nodes may have treated the new objects as orphans.
+        let held = self.pool.cluster.get().map_or(Ok(true), |cluster| may_be_said(cluster, node));
+        if !held.unwrap_or(false) {
+            self.held.state.lock().change.stage = Stage::Idle;
+            holds.feed(node, Event::Done(self.key(), false));
+            return Err(Error::Elsewhere("this node lost its lease while it changed the layout of the file".into()));
+        }
+        holds.feed(node, Event::Done(self.key(), true));
+        let created = self.await_publication(holds, node);
+        let mut state = self.held.state.lock();
+        state.change.stage = Stage::Idle;
+        let Some(created) = created else {
+            let why = "this node lost its lease while it changed the layout of the file, or another node changed it";
+            return Ok(Outcome::Unknown(Error::Elsewhere(why.into())));
+        };
+        // Every record that names the new objects is gone with the inode.
+        if state.gone && created != Created::Yes {
+            return Ok(Outcome::Not(Errno::STALE.into()));
+        }
+        if let Some((of, record)) = state.looked.as_ref().filter(|_| created == Created::Yes)
+            && *of == new.generation
+        {
+            let (generation, stamp) = (*of, record.stamp);
+            state.loaded = Some((generation, stamp));
+            state.basis.iter_mut().for_each(|basis| basis.generation = generation);
+        }
+        drop(state);
+        Ok(self.outcome_of(self.pool.cluster.get(), node, created))
+    }
+
+    fn await_publication(&self, holds: &Holds, node: Node) -> Option<Created> {
+        loop {
+            let woken = {
+                let state = self.held.state.lock();
+                if let Some(created) = state.change.outcome {
+                    return created;
+                }
+                state.woken
+            };
+            if !self.held.wait(woken, Instant::now() + Duration::from_millis(100)) && !holds.is_under(node) {
+                return None;
+            }
+            if self.pool.cluster.get().is_some_and(|cluster| cluster.standing(node) == Standing::Lost) {
+                return None;
+            }
+        }
+    }
+}

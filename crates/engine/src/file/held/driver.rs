@@ -1,0 +1,373 @@
+//! Carries out the actions of `policy::holders::node::Holder`: one thread for the store, a few for steps of files.
+//!
+//! ```text
+//!   operation: begin, finish ──> machine <── answers ── session thread: requests, messages, time
+//!                                        <── results ── few workers: steps of files, lists of nodes
+//! ```
+//! A result counts only for the node number that requested it. Under a new number the node starts with a new machine,
+//! and registers its open files again.
+
+use super::Right;
+use super::steps::Stepped;
+use crate::Result;
+use crate::file::{Cluster, File};
+use object::workers::{self, Workers};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use policy::Time;
+use policy::cluster::share::Written;
+use policy::cluster::{Node, Standing};
+use policy::holders::node::{Action, Config, Event, Holder, Step, Use};
+use policy::holders::table::{Answer, Caller, Mode, Request, Run};
+use policy::machine::Machine;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Threads for steps of files. A guess: a step is a few calls to the namespace.
+const WORKERS_MAX: usize = 4;
+/// Longest sleep of the session thread, after which it looks at the lease again.
+const REST_MAX: Duration = Duration::from_millis(500);
+/// Pause before the next attempt to reach the store.
+const CONNECT_AGAIN: Duration = Duration::from_millis(200);
+/// Pause before a step that could not end is tried again.
+const STEP_AGAIN: Duration = Duration::from_millis(10);
+
+/// Access to the store and to other nodes.
+pub trait Port: Send + Sync {
+    /// Clock that runs on while the machine sleeps.
+    fn now(&self) -> Time;
+    /// Sends a request to the table of holders.
+    fn ask(&self, caller: Caller, request: &Request) -> Result<Answer>;
+    /// Connects to the store, and returns its run.
+    fn connect(&self) -> Result<Run>;
+    /// Lists the nodes that are not over. The list begins after the call.
+    fn members(&self) -> Result<BTreeSet<Node>>;
+    /// Requests another node to lower a hold. The message may get lost.
+    fn recall(&self, node: Node, key: u64, number: u64, mode: Mode);
+}
+
+/// Work of the session thread.
+enum Task {
+    Connect,
+    Ask { key: Option<u64>, caller: Caller, request: Request },
+    Recall { node: Node, key: u64, number: u64, mode: Mode },
+}
+
+struct Inner {
+    machine: Holder,
+    /// Number of the machine's node.
+    node: Node,
+    tasks: VecDeque<Task>,
+    connect_at: Option<Instant>,
+    files: HashMap<u64, Weak<File>>,
+    /// Files with a task under way.
+    busy: HashMap<u64, Arc<File>>,
+    ends: bool,
+}
+
+/// Objects that are dropped once the lock is free, since a dropped file sends an event.
+type Old = (Vec<Task>, Vec<Arc<File>>);
+
+/// The holds of this node.
+pub struct Holds {
+    this: Weak<Holds>,
+    port: Arc<dyn Port>,
+    cluster: Arc<dyn Cluster>,
+    config: Config,
+    inner: Mutex<Inner>,
+    came: Condvar,
+    steps: workers::Pool,
+    session: Workers,
+    /// Files whose size in the stub is outdated.
+    pub(super) behind: Mutex<Vec<Arc<File>>>,
+}
+
+impl Holds {
+    /// Starts the session of this node.
+    pub fn start(port: Arc<dyn Port>, cluster: Arc<dyn Cluster>, config: Config) -> Result<Arc<Holds>> {
+        let node = cluster.me()?;
+        let holds = Arc::new_cyclic(|this| Holds {
+            this: this.clone(),
+            port,
+            cluster,
+            config,
+            inner: Mutex::new(Inner {
+                machine: Holder::new(config, node),
+                node,
+                tasks: VecDeque::new(),
+                connect_at: None,
+                files: HashMap::new(),
+                busy: HashMap::new(),
+                ends: false,
+            }),
+            came: Condvar::new(),
+            steps: workers::Pool::new("holds-steps", WORKERS_MAX),
+            session: Workers::of("holds"),
+            behind: Mutex::default(),
+        });
+        drop(holds.carry(&mut holds.inner.lock()));
+        let this = Arc::downgrade(&holds);
+        holds.session.start("holds", move || while this.upgrade().is_some_and(|holds| holds.serve()) {});
+        Ok(holds)
+    }
+
+    /// Sets deferred sizes, and ends the session thread and the workers.
+    pub fn stop(&self) {
+        File::settle_sizes(self);
+        drop(std::mem::take(&mut *self.behind.lock()));
+        self.inner.lock().ends = true;
+        self.came.notify_all();
+        self.session.stop();
+        self.steps.stop(workers::END_SPAN);
+    }
+
+    /// Sends a request that concerns no hold of this node.
+    pub fn request(&self, request: &Request) -> Result<Answer> {
+        let caller = self.inner.lock().machine.caller();
+        self.port.ask(caller, request)
+    }
+
+    /// A node is over for ever.
+    pub fn over(&self, node: Node) {
+        self.feed_any(Event::Over(node));
+    }
+
+    /// Another node requests to lower a hold.
+    pub fn recalled(&self, key: u64, number: u64, mode: Mode) {
+        self.feed_any(Event::Recalled { key, number, mode });
+    }
+
+    /// Permission for one operation; `None`: wait with [`File::right`].
+    pub(super) fn begin(&self, key: u64, usage: Use) -> Option<Right> {
+        let mut inner = self.inner.lock();
+        let node = inner.node;
+        let permit = inner.machine.begin(self.port.now(), key, usage)?;
+        Some(Right { node, permit })
+    }
+
+    /// Whether the result of an operation may be acknowledged.
+    pub(in crate::file) fn finish(&self, key: u64, right: &Right) -> Written {
+        let mut inner = self.inner.lock();
+        let standing = if inner.node == right.node { self.cluster.standing(right.node) } else { Standing::Lost };
+        inner.machine.finish(self.port.now(), key, &right.permit, standing)
+    }
+
+    /// Whether sizes and objects may be changed for a machine's node.
+    pub(super) fn has_lease(&self, node: Node) -> bool {
+        self.inner.lock().node == node && self.cluster.standing(node) == Standing::Held
+    }
+
+    /// Whether the machine runs under this node.
+    pub(super) fn is_under(&self, node: Node) -> bool {
+        self.inner.lock().node == node
+    }
+
+    /// The node under which the machine runs; waits for a lease, and begins again after a lost one.
+    pub(super) fn node(&self) -> Result<Node> {
+        let me = self.cluster.me()?;
+        let mut inner = self.inner.lock();
+        // A number that was read before another thread joined again is lower.
+        if inner.node < me {
+            let files: Vec<(u64, Arc<File>)> =
+                inner.files.iter().filter_map(|(key, file)| Some((*key, file.upgrade()?))).collect();
+            let busy = std::mem::take(&mut inner.busy);
+            (inner.node, inner.machine) = (me, Holder::new(self.config, me));
+            let mut old = vec![self.carry(&mut inner)];
+            for (key, _) in &files {
+                inner.machine.handle(self.port.now(), Event::Opened(*key));
+                old.push(self.carry(&mut inner));
+            }
+            drop(inner);
+            files.iter().for_each(|(_, file)| file.held.wake());
+            drop((old, busy));
+        }
+        Ok(me)
+    }
+
+    pub(in crate::file) fn opened(&self, key: u64, file: &Weak<File>) {
+        self.inner.lock().files.insert(key, file.clone());
+        self.feed_any(Event::Opened(key));
+    }
+
+    /// A file was dropped.
+    pub(in crate::file) fn closed(&self, key: u64, file: &Weak<File>) {
+        let mut inner = self.inner.lock();
+        if inner.files.get(&key).is_some_and(|known| known.ptr_eq(file)) {
+            inner.files.remove(&key);
+        }
+        drop(inner);
+        self.feed_any(Event::Closed(key));
+    }
+
+    /// The file of an inode number, if it is in use.
+    fn file(inner: &Inner, key: u64) -> Option<Arc<File>> {
+        inner.files.get(&key)?.upgrade()
+    }
+
+    /// Sends an event to the machine, whatever its node.
+    pub(super) fn feed_any(&self, event: Event) {
+        let node = self.inner.lock().node;
+        self.feed(node, event);
+    }
+
+    /// Sends an event to the machine, unless it runs under another node by now.
+    pub(super) fn feed(&self, node: Node, event: Event) {
+        let mut inner = self.inner.lock();
+        if inner.node == node {
+            let key = event.key();
+            inner.machine.handle(self.port.now(), event);
+            let mut old = self.carry(&mut inner);
+            if let Some(key) = key.filter(|key| !inner.machine.is_busy(*key)) {
+                old.1.extend(inner.busy.remove(&key));
+            }
+            drop(inner);
+            drop(old);
+        }
+    }
+
+    /// Queues all actions.
+    fn carry(&self, inner: &mut Inner) -> Old {
+        let mut old = Old::default();
+        while let Some(action) = inner.machine.poll() {
+            if let Action::Ask { key: Some(key), .. } | Action::Step { key, .. } = &action
+                && !inner.busy.contains_key(key)
+                && let Some(file) = Holds::file(inner, *key)
+            {
+                inner.busy.insert(*key, file);
+            }
+            match action {
+                // Answers of earlier connections do not count.
+                Action::Connect => {
+                    old.0.extend(inner.tasks.drain(..));
+                    let Inner { machine, busy, .. } = inner;
+                    old.1.extend(busy.extract_if(|key, _| !machine.is_busy(*key)).map(|(_, file)| file));
+                    inner.connect_at = None;
+                    inner.tasks.push_back(Task::Connect);
+                }
+                Action::Ask { key: None, caller, request } => {
+                    inner.tasks.push_front(Task::Ask { key: None, caller, request });
+                }
+                Action::Ask { key, caller, request } => inner.tasks.push_back(Task::Ask { key, caller, request }),
+                Action::Recall { node, key, number, mode } => {
+                    inner.tasks.push_back(Task::Recall { node, key, number, mode });
+                }
+                Action::Members => self.list_members(inner.node),
+                Action::Step { key, step } => self.push_step(inner.node, key, inner.busy.get(&key).cloned(), step),
+                Action::Ready { key, .. } => {
+                    let file = Holds::file(inner, key);
+                    file.iter().for_each(|file| file.held.wake());
+                    old.1.extend(file);
+                }
+            }
+        }
+        self.came.notify_all();
+        old
+    }
+
+    fn push_step(&self, node: Node, key: u64, file: Option<Arc<File>>, step: Step) {
+        let Some(this) = self.this.upgrade() else { return };
+        let pushed = self.steps.push(move || {
+            let stepped = match &file {
+                Some(file) => file.step(&this, node, step),
+                // The file is closed, so it has no operation, and its size is settled.
+                None => Stepped::Event(Event::Done(key, matches!(step, Step::Drain | Step::Settle))),
+            };
+            match stepped {
+                Stepped::Event(event) => this.feed(node, event),
+                Stepped::Again if !this.ends(node) => {
+                    std::thread::sleep(STEP_AGAIN);
+                    this.push_step(node, key, file, step);
+                }
+                Stepped::Again | Stepped::Later => {}
+            }
+        });
+        if let Err(error) = pushed {
+            tracing::debug!("a step of a hold is not carried out: {error}");
+        }
+    }
+
+    /// Whether no result for this node counts any more.
+    fn ends(&self, node: Node) -> bool {
+        let inner = self.inner.lock();
+        inner.ends || inner.node != node
+    }
+
+    fn list_members(&self, node: Node) {
+        let Some(this) = self.this.upgrade() else { return };
+        let pushed = self.steps.push(move || match this.port.members() {
+            Ok(members) => this.feed(node, Event::Members(members)),
+            Err(error) => {
+                tracing::debug!("the nodes of the volume cannot be listed for now: {error}");
+                std::thread::sleep(CONNECT_AGAIN);
+                if !this.ends(node) {
+                    this.list_members(node);
+                }
+            }
+        });
+        if let Err(error) = pushed {
+            tracing::debug!("the nodes of the volume are not listed: {error}");
+        }
+    }
+
+    /// Does the next task, or waits a while. Returns whether the session goes on.
+    fn serve(&self) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.ends {
+            return false;
+        }
+        let (now, node) = (self.port.now(), inner.node);
+        if self.cluster.standing(node) == Standing::Lost {
+            drop(inner);
+            // Requests of a lost number would keep it a member.
+            if self.node().is_ok_and(|me| me == node) {
+                self.rest(&mut self.inner.lock());
+            }
+            return true;
+        }
+        if inner.machine.next_deadline().is_some_and(|at| at <= now) {
+            inner.machine.handle(now, Event::Tick);
+            let old = self.carry(&mut inner);
+            drop(inner);
+            drop(old);
+            inner = self.inner.lock();
+        }
+        if inner.connect_at.is_some_and(|at| Instant::now() >= at) {
+            inner.connect_at = None;
+            inner.tasks.push_front(Task::Connect);
+        }
+        let Some(task) = inner.tasks.pop_front() else {
+            self.rest(&mut inner);
+            return true;
+        };
+        drop(inner);
+        self.act(node, task);
+        true
+    }
+
+    fn rest(&self, inner: &mut MutexGuard<'_, Inner>) {
+        let deadline = inner.machine.next_deadline().map(|at| Duration::from_nanos(at.since(self.port.now()).0));
+        let connect = inner.connect_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let rest = deadline.into_iter().chain(connect).min().unwrap_or(REST_MAX).min(REST_MAX);
+        self.came.wait_for(inner, rest.max(Duration::from_millis(1)));
+    }
+
+    fn act(&self, node: Node, task: Task) {
+        match task {
+            Task::Connect => match self.port.connect() {
+                Ok(run) => self.feed(node, Event::Connected(run)),
+                Err(error) => {
+                    tracing::debug!("the table of holders is away: {error}");
+                    self.inner.lock().connect_at = Some(Instant::now() + CONNECT_AGAIN);
+                }
+            },
+            Task::Ask { key, caller, request } => match self.port.ask(caller, &request) {
+                Ok(answer) => self.feed(node, Event::Answered(key, answer)),
+                Err(error) => {
+                    tracing::debug!("the table of holders does not answer: {error}");
+                    self.feed(node, Event::Unanswered);
+                }
+            },
+            Task::Recall { node, key, number, mode } => self.port.recall(node, key, number, mode),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Steps of the machine for one file: search, settlement, publication.
+//!
+//! A step that cannot end now is tried again by the driver. Without a lease no step changes anything. A file whose inode
+//! is gone has nothing to find and to settle.
+
+use super::change::Stage;
+use super::{Holds, is_gone};
+use crate::Result;
+use crate::file::{BeingMade, File, NewObjects, View};
+use meta::stub::{Pointer, Record};
+use policy::ObjectId;
+use policy::cluster::Node;
+use policy::cluster::share::Created;
+use policy::holders::node::{Event, Step};
+use policy::layout::{Layout, Placement, SegmentShape};
+use std::time::Duration;
+
+/// Longest wait for operations on a file before another step has its turn.
+const DRAIN_MAX: Duration = Duration::from_millis(50);
+
+/// Layout whose objects beyond the size are new, for the publication after a settlement.
+pub(super) struct Sealed {
+    generation: u64,
+    layout: Layout,
+    new: Vec<ObjectId>,
+    _making: Vec<BeingMade>,
+}
+
+/// End of a step.
+pub(super) enum Stepped {
+    Event(Event),
+    /// The step is to be tried again.
+    Again,
+    /// The caller that changes the layout answers.
+    Later,
+}
+
+impl File {
+    /// Carries out a step.
+    pub(super) fn step(&self, holds: &Holds, node: Node, step: Step) -> Stepped {
+        let key = self.key();
+        let done = |done: Result<bool>| done.map(|done| Event::Done(key, done));
+        let event = match step {
+            Step::Pointer => self.find_pointer().map(|found| Event::Found(key, found)),
+            Step::Look(generation) => self.find_record(generation).map(|found| Event::Found(key, found)),
+            Step::List => {
+                self.stub.listed_generation().map(|found| Event::Found(key, found.map(|generation| (generation, 0))))
+            }
+            Step::Whole => done(self.stub.cut_to().map(|cut| cut.is_none())),
+            Step::Drain if self.io.try_write_for(DRAIN_MAX).is_none() => return Stepped::Again,
+            Step::Drain => done(Ok(true)),
+            Step::Settle => match self.settle_held(holds, node) {
+                Ok(false) => return Stepped::Again,
+                settled => done(settled),
+            },
+            Step::SettleFromObjects(generation) => done(self.settle_from_objects(holds, node, generation)),
+            Step::Change(generation) => {
+                if self.grants(node, generation) {
+                    return Stepped::Later;
+                }
+                done(Ok(false))
+            }
+            Step::Publish { generation, changed, sealed } => {
+                self.publish_record(holds, node, generation, changed, sealed).map(|made| Event::Published(key, made))
+            }
+            Step::Point(generation) => done(self.point_at(generation).map(|()| true)),
+            Step::Tidy(generation) => done(self.stub.remove_records(generation).map(|()| true)),
+            Step::Delete => done(Ok(true)),
+        };
+        match event {
+            Ok(event) => Stepped::Event(event),
+            Err(error) if is_gone(&error) => {
+                self.held.is_gone();
+                Stepped::Event(Event::Gone(key))
+            }
+            // Neither the pointer nor an old record is needed.
+            Err(error) if matches!(step, Step::Point(_) | Step::Tidy(_)) => {
+                tracing::debug!("older records stay on a stub for now: {error}");
+                Stepped::Event(Event::Done(key, false))
+            }
+            Err(error) => {
+                tracing::debug!(?step, "a step of a hold is repeated: {error}");
+                Stepped::Again
+            }
+        }
+    }
+
+    fn find_pointer(&self) -> Result<Option<(u64, u64)>> {
+        let pointer = self.stub.pointer()?;
+        let mut state = self.held.state.lock();
+        (state.searched, state.plain, state.looked) = (true, None, None);
+        Ok(match pointer {
+            Pointer::None => None,
+            Pointer::To { generation, stamp } => Some((generation, stamp)),
+            Pointer::Plain(layout) => {
+                let generation = layout.generation;
+                state.plain = Some(*layout);
+                Some((generation, 0))
+            }
+        })
+    }
+
+    fn find_record(&self, generation: u64) -> Result<Option<(u64, u64)>> {
+        let plain = self.held.state.lock().plain.clone().filter(|layout| layout.generation == generation);
+        let record = match plain {
+            Some(layout) => Some(Record { stamp: 0, layout: Some(layout) }),
+            None => self.stub.record(generation)?,
+        };
+        let mut state = self.held.state.lock();
+        state.searched = true;
+        Ok(record.map(|record| {
+            let stamp = record.stamp;
+            state.looked = Some((generation, record));
+            (generation, stamp)
+        }))
+    }
+
+    /// Lets a waiting caller change the layout. Returns false if none waits. A layout that was settled under this claim
+    /// is published first.
+    fn grants(&self, node: Node, generation: u64) -> bool {
+        let mut state = self.held.state.lock();
+        let granted = state.change.stage == Stage::Wanted && state.change.settled != Some(generation);
+        if granted {
+            state.change.stage = Stage::Granted(node, generation);
+        }
+        drop(state);
+        self.held.wake();
+        granted
+    }
+
+    /// Settles the size after a node that is over, and prepares new objects beyond it.
+    fn settle_from_objects(&self, holds: &Holds, node: Node, generation: u64) -> Result<bool> {
+        let Some(layout) = self.base(generation - 1)?.layout else {
+            self.held.state.lock().change.settled = Some(generation);
+            return Ok(true);
+        };
+        if !holds.has_lease(node) {
+            return Ok(false);
+        }
+        let view = View::new(Some(layout), Some(&self.view()));
+        let size = match self.stub.cut_to()? {
+            Some(size) => {
+                if self.stub.size()? > size {
+                    self.stub.set_size(size)?;
+                }
+                if !self.cut(&view, size, size).is_empty() {
+                    return Ok(false);
+                }
+                self.stub.set_cut_to(None)?;
+                self.stub.size()?
+            }
+            None => {
+                let Some(reach) = self.reach_of_any(&view) else { return Ok(false) };
+                let size = self.stub.size()?.max(reach);
+                self.stub.grow_to(size)?;
+                size
+            }
+        };
+        self.stub_changed();
+        let sealed = self.seal(&view, generation, size)?;
+        let mut state = self.held.state.lock();
+        (state.sealed, state.change.settled) = (sealed, Some(generation));
+        Ok(true)
+    }
+
+    /// A layout with new objects beyond the size; `None` if no segment reaches beyond.
+    fn seal(&self, view: &View, generation: u64, size: u64) -> Result<Option<Sealed>> {
+        let Some(layout) = &view.layout else { return Ok(None) };
+        let mut made = NewObjects::new(&self.pool);
+        let mut parts = Vec::new();
+        for mirror in view.in_sync() {
+            let Some(part) = layout.part_beyond(mirror, size) else { continue };
+            let place = Placement { stripe_size: part.stripe_size, ..self.placement() };
+            let shape = SegmentShape { start: part.start, end: part.end, stripe_count: part.objects.len() };
+            let avoid: Vec<_> =
+                parts.iter().flat_map(|(_, part): &(usize, policy::layout::Segment)| &part.objects).collect();
+            let avoid: Vec<_> = avoid.into_iter().map(|object| object.target).collect();
+            parts.push((mirror, made.segment(&shape, &place, &avoid)?));
+        }
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let new: Vec<ObjectId> = parts.iter().flat_map(|(_, part)| &part.objects).map(|object| object.id).collect();
+        let layout = layout.seal(parts).map_err(|error| crate::Error::Invalid(error.to_string()))?;
+        made.sync()?;
+        let making = new.iter().map(|object| self.pool.making.begin(*object)).collect();
+        made.leave();
+        Ok(Some(Sealed { generation, layout: Layout { generation, ..layout }, new, _making: making }))
+    }
+
+    /// Creates the record of a generation.
+    fn publish_record(
+        &self,
+        holds: &Holds,
+        node: Node,
+        generation: u64,
+        changed: bool,
+        sealed: bool,
+    ) -> Result<Created> {
+        let record = self.record_to_publish(node, generation, changed, sealed)?;
+        if !holds.has_lease(node) && !holds.is_under(node) {
+            return Ok(Created::Exists { mine: false }); // the machine has ended, too
+        }
+        let created = match self.stub.create_record(generation, &record)? {
+            true => Some(Created::Yes),
+            false => self.stub.record(generation)?.map(|there| Created::Exists { mine: there.stamp == record.stamp }),
+        };
+        let mut state = self.held.state.lock();
+        state.change.publishing = None;
+        let made = !matches!(created, None | Some(Created::Exists { mine: false }));
+        let sealed = state.sealed.take();
+        if made {
+            let unchanged = !changed && sealed.is_none();
+            if unchanged && let Some((_, stamp)) = state.loaded.filter(|(of, _)| of + 1 == generation) {
+                // A stamp of zero stands for a tail that may not be clean.
+                state.loaded = Some((generation, if stamp == 0 { 0 } else { record.stamp }));
+                state.basis.iter_mut().for_each(|basis| basis.generation = generation);
+            }
+            state.looked = Some((generation, record));
+        }
+        if changed {
+            state.change.outcome = Some(created.map(|created| if made { Created::Yes } else { created }));
+        }
+        drop(state);
+        self.held.wake();
+        for object in sealed.iter().filter(|_| !made).flat_map(|sealed| &sealed.new) {
+            self.pool.making.doubt(*object);
+        }
+        Ok(created.unwrap_or(Created::Exists { mine: false }))
+    }
+
+    /// The record of a publication under way: each attempt has the same.
+    fn record_to_publish(&self, node: Node, generation: u64, changed: bool, sealed: bool) -> Result<Record> {
+        if let Some((of, record)) = &self.held.state.lock().change.publishing
+            && *of == generation
+        {
+            return Ok(record.clone());
+        }
+        let base = self.base(generation - 1)?.layout;
+        let mut state = self.held.state.lock();
+        let sealed =
+            state.sealed.as_ref().filter(|of| sealed && of.generation == generation).map(|of| of.layout.clone());
+        let next = state.change.next.take().filter(|_| changed);
+        let layout = next.or(sealed).or(base).map(|layout| Layout { generation, ..layout });
+        state.made += 1;
+        let record = Record { stamp: u64::from(node.0) << 32 | u64::from(state.made), layout };
+        state.change.publishing = Some((generation, record.clone()));
+        Ok(record)
+    }
+
+    fn point_at(&self, generation: u64) -> Result<()> {
+        let stamp = self.held.state.lock().looked.as_ref().filter(|(of, _)| *of == generation).map(|(_, of)| of.stamp);
+        match stamp {
+            Some(stamp) => self.stub.point(generation, stamp),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Lost leases, late publications, lost answers, and a store that is away.
+
+use super::*;
+use meta::stub::Record;
+
+/// [S-204]
+#[test]
+fn a_write_under_a_lost_lease_is_repeated_under_the_next() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    b.moves();
+    b.writes(0, 2, 5);
+    a.joins_again(3);
+    a.writes(10, 3, 5);
+    let all = expected(&[(2, 5), (1, 5), (3, 5), (1, 19_985)]);
+    assert!(b.bytes() == all && a.bytes() == all);
+}
+
+/// [S-204]
+#[test]
+fn a_publication_that_comes_late_is_refused() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    {
+        let _alone = a.file.exclusive().unwrap();
+        *a.member.standing.lock() = Standing::Lost;
+        world.shared.end(Node(1));
+        b.writes(0, 2, 5);
+        let record = a.file.record.lock();
+        let (view, layout) = (a.file.view(), Layout::clone(&a.file.layout().unwrap()));
+        let late = a.file.replace(&record, &view, layout);
+        assert!(matches!(late, Err(Error::Elsewhere(_))), "{late:?}");
+    }
+    a.joins_again(3);
+    assert!(b.bytes() == expected(&[(2, 5), (1, 19_995)]));
+    a.writes(5, 3, 1);
+    assert_eq!(b.bytes()[..7], [2, 2, 2, 2, 2, 3, 1]);
+}
+
+/// [S-204]
+#[test]
+fn a_record_that_is_created_again_late_is_not_taken_for_the_newest() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    let (old, layout) = world.newest();
+    b.moves();
+    b.moves();
+    let (newest, _) = world.newest();
+    assert!(newest > old && world.stub.record(old).unwrap().is_none());
+    world.stub.create_record(old, &Record { stamp: 77, layout }).unwrap();
+    world.stub.point(old, 5).unwrap();
+    let c = world.node(3);
+    assert!(c.bytes() == expected(&[(1, 20_000)]));
+    assert_eq!(c.file.layout().unwrap().mirrors, b.file.layout().unwrap().mirrors);
+}
+
+/// [S-203]
+#[test]
+fn whichever_answer_of_the_stub_is_lost_a_move_removes_no_object_in_use() {
+    let lost = |nth: u64| {
+        let (world, a, b) = two();
+        a.writes(0, 1, 20_000);
+        a.file.settle().unwrap();
+        drop(b.bytes());
+        world.stub.lose_answers(nth, 1);
+        let moved = b.tries_to_move();
+        world.stub.lose_answers(1, 0);
+        a.writes(100, 2, 100);
+        let all = expected(&[(1, 100), (2, 100), (1, 19_800)]);
+        assert!(a.bytes() == all && b.bytes() == all, "answer {nth}: {moved:?}");
+        moved.is_ok()
+    };
+    std::thread::scope(|scope| (1..24).for_each(|nth| drop(scope.spawn(move || lost(nth)))));
+    assert!(lost(200), "so many are not asked for");
+}
+
+/// [S-205]
+#[test]
+fn whichever_answer_of_the_store_is_lost_nothing_is_lost_with_it() {
+    let lost = |nth: u64| {
+        let (_world, a, b) = two();
+        a.writes(0, 1, 20_000);
+        a.file.settle().unwrap();
+        *b.member.loses.lock() = (nth, 1);
+        b.moves();
+        b.writes(100, 2, 100);
+        let all = expected(&[(1, 100), (2, 100), (1, 19_800)]);
+        assert!(a.bytes() == all && b.bytes() == all, "answer {nth}");
+    };
+    std::thread::scope(|scope| {
+        (0..12).for_each(|nth| drop(scope.spawn(move || lost(nth))));
+    });
+}
+
+/// [S-205]
+#[test]
+fn without_the_store_a_node_goes_on_with_its_holds_and_changes_wait() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    a.member.apart.store(true, Ordering::Release);
+    a.writes(0, 2, 5);
+    a.writes(20_000, 3, 5);
+    // The session lapses.
+    std::thread::sleep(Duration::from_millis(700));
+    let moved = std::thread::scope(|scope| {
+        let moves = scope.spawn(|| b.moves());
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!moves.is_finished(), "a node without a session may hold it");
+        a.writes(5, 4, 5);
+        a.member.apart.store(false, Ordering::Release);
+        moves.join().is_ok()
+    });
+    assert!(moved);
+    let all = expected(&[(2, 5), (4, 5), (1, 19_990), (3, 5)]);
+    assert!(a.bytes() == all && b.bytes() == all);
+    assert!(world.newest().0 > 1);
+}
+
+/// [S-205]
+#[test]
+fn another_run_of_the_store_learns_all_holds_before_it_admits() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    *world.shared.table.lock() = Table::new(CONFIG.session);
+    world.shared.run.store(2, Ordering::Release);
+    b.moves();
+    a.writes(100, 2, 100);
+    let all = expected(&[(1, 100), (2, 100), (1, 19_800)]);
+    assert!(a.bytes() == all && b.bytes() == all);
+}
+
+/// [S-203]
+#[test]
+fn objects_of_a_move_are_removed_if_the_file_goes() {
+    for nth in 1..60 {
+        let (world, a, b) = two();
+        a.writes(0, 1, 20_000);
+        a.file.settle().unwrap();
+        drop(b.bytes());
+        let of = |one: &One| one.file.layout().unwrap().objects().map(|(_, object)| object.id).collect::<BTreeSet<_>>();
+        let before = of(&b);
+        world.stub.goes_at(nth);
+        if b.tries_to_move().is_ok() {
+            assert!(nth > 3, "so many calls a move makes");
+            return;
+        }
+        let there: BTreeSet<ObjectId> = world.media.iter().flat_map(|medium| medium.list().unwrap()).collect();
+        assert!(there == before || there == &before | &of(&b), "gone at call {nth}: {there:?}");
+    }
+    panic!("it never moved");
+}
+
+/// [S-203]
+#[test]
+fn mirrors_that_miss_a_write_become_stale_under_a_claim() {
+    let world = World::new();
+    let place = Placement { mirrors: 2, stripe_count: 1, ..PLACE };
+    let (a, b) = (world.node_with(1, place.clone()), world.node_with(2, place));
+    a.writes(0, 1, 20_000);
+    let target = a.file.layout().unwrap().mirrors[1].segments[0].objects[0].target;
+    world.media[usize::from(target.0)].set_gone(true);
+    a.writes(0, 2, 10);
+    assert!(a.file.layout().unwrap().mirrors.iter().any(|mirror| mirror.state == MirrorState::Stale));
+    assert!(b.bytes() == expected(&[(2, 10), (1, 19_990)]));
+    // A sync finds the next one.
+    world.media[usize::from(target.0)].set_gone(false);
+    let file = &a.file;
+    assert!(file.sync(false, &file.sync_cursor()).is_ok());
+}

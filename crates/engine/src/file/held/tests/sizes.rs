@@ -1,0 +1,108 @@
+//! Deferred sizes: until the stub has them, and where their node is over.
+
+use super::*;
+
+const PIECE: usize = 3000;
+
+/// Extends the file piece by piece; returns the content.
+fn grown(a: &One, pieces: u8) -> Vec<u8> {
+    (0..pieces).for_each(|n| a.writes(u64::from(n) * PIECE as u64, n + 1, PIECE));
+    (0..pieces).flat_map(|n| vec![n + 1; PIECE]).collect()
+}
+
+/// [S-330]
+#[test]
+fn another_node_gets_the_size_by_a_recall_or_a_close() {
+    let world = World::new();
+    let a = world.node(1);
+    let all = grown(&a, 20);
+    assert!(world.stub.size().unwrap() < all.len() as u64);
+    let b = world.node(2);
+    assert!(b.bytes() == all, "the recall settles it");
+    assert_eq!(world.stub.size().unwrap(), all.len() as u64);
+    a.writes(all.len() as u64, 77, 5);
+    File::say_sizes(a.file.pool());
+    assert_eq!(world.stub.size().unwrap(), all.len() as u64 + 5, "so does a while");
+    a.writes(all.len() as u64 + 5, 78, 5);
+    a.file.settle().unwrap();
+    assert_eq!(b.bytes().len(), all.len() + 10, "and a close");
+}
+
+/// [S-330]
+#[test]
+fn a_node_that_is_over_loses_nothing_of_a_deferred_size() {
+    type Change = fn(&One);
+    const CHANGES: [Change; 4] =
+        [|b| b.moves(), |b| b.writes(1 << 19, 9, 1), |b| assert!(b.file.append(&[9]).is_ok()), |b| drop(b.bytes())];
+    for (nth, change) in CHANGES.into_iter().enumerate() {
+        let (world, a, b) = two();
+        let all = grown(&a, 20);
+        *a.member.standing.lock() = Standing::Lost;
+        world.shared.end(Node(1));
+        change(&b);
+        assert!(b.bytes().starts_with(&all), "change {nth}");
+        let c = world.node(3);
+        assert!(c.bytes().starts_with(&all), "change {nth}");
+        // The writer wakes under another number.
+        a.joins_again(11);
+        a.writes(0, 50, 10);
+        assert!(c.bytes()[10..].starts_with(&all[10..]), "change {nth}");
+    }
+}
+
+/// [S-204]
+#[test]
+fn a_late_write_of_a_node_that_is_over_lands_in_no_file() {
+    let (world, a, b) = two();
+    let all = grown(&a, 3);
+    let (slot, end) = {
+        let view = a.file.view();
+        let piece = view.layout.as_ref().unwrap().mirrors[0].pieces(0, all.len() as u64, 1).next().unwrap();
+        (view.slot(piece.at).clone(), piece.object_offset)
+    };
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    assert!(b.bytes() == all);
+    slot.run(a.file.pool(), move |object| object.write_at(end, &[99; 50])).expect("the target does not know");
+    b.writes(all.len() as u64 + 100, 5, 1);
+    let mut expected = all.clone();
+    expected.resize(all.len() + 100, 0);
+    expected.push(5);
+    assert!(b.bytes() == expected);
+}
+
+/// [S-330]
+#[test]
+fn a_failed_write_shows_in_no_later_hole() {
+    let (world, a, b) = two();
+    let all = grown(&a, 20);
+    world.media.iter().for_each(|medium| medium.set_capacity_bytes(all.len() as u64 / 3 + (60 << 10)));
+    assert!(a.file.write(all.len() as u64, &vec![9; 1 << 20]).is_err(), "there is no room for it");
+    world.media.iter().for_each(|medium| medium.set_capacity_bytes(u64::MAX));
+    let size = a.file.size();
+    b.writes(2 << 19, 7, 10);
+    let there = world.node(3).bytes();
+    assert!(there.starts_with(&all));
+    assert!(there[size as usize..].iter().take(1 << 19).all(|byte| *byte == 0), "a hole holds nothing");
+}
+
+/// [S-330]
+#[test]
+fn a_truncation_whose_objects_are_away_is_finished_by_the_next_that_extends_the_file() {
+    let (world, a, b) = two();
+    let all = grown(&a, 20);
+    drop(b.bytes());
+    drop(b.file.alone().unwrap());
+    world.media[1].set_gone(true);
+    b.file.truncate(PIECE as u64).unwrap();
+    world.media[1].set_gone(false);
+    assert_eq!(world.stub.cut_to().unwrap(), Some(PIECE as u64), "not all of it could be cut");
+    let c = world.node(3);
+    assert_eq!(c.bytes(), all[..PIECE]);
+    c.writes(10_000, 9, 10);
+    let mut now = all[..PIECE].to_vec();
+    now.resize(10_000, 0);
+    now.resize(10_010, 9);
+    assert!(c.bytes() == now && b.bytes() == now);
+    assert_eq!(world.stub.cut_to().unwrap(), None);
+}
