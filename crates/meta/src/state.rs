@@ -18,7 +18,7 @@ pub use sqlite::SqliteState;
 use crate::Result;
 use object::counters::Timed;
 use object::target::State as TargetState;
-use policy::holders::table::{Answer, Caller, Request};
+use policy::holders::table::{Answer, Caller, Request, Run};
 use policy::{FileId, ObjectId, TargetId};
 
 /// Kind of the records of durable object names (`durable_names`). They hold for one machine and one time.
@@ -196,6 +196,11 @@ pub trait State: Send + Sync {
     }
     /// Serves a request to the table of holders, on the store's clock. The table of a store of one daemon is in memory.
     fn hold(&self, caller: Caller, request: &Request) -> Result<Answer>;
+    /// Life of the store with its data. Its later requests to the table of holders fail once a connection to another
+    /// server, or to a restarted one, replaces the present one.
+    fn run(&self) -> Result<Run> {
+        Ok(Run(1))
+    }
     /// Identifier of the running server. It changes with another server or a restart, after which the last message may
     /// be forgotten. `None` if that cannot happen or the server does not report it.
     fn life(&self) -> Result<Option<String>> {

@@ -34,6 +34,7 @@ use object::newer::newer_than;
 use parking_lot::Mutex;
 use redis::{Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Timeout of a connection. A guess: a server in the same machine room answers in milliseconds.
@@ -71,6 +72,8 @@ struct Pinned {
 #[derive(Default)]
 struct Link {
     connection: Option<Connection>,
+    /// Number of connections so far.
+    made: u64,
     away: Option<(Instant, String)>,
 }
 
@@ -81,6 +84,8 @@ pub struct RedisState {
     /// Node that owns the journal, stagings and records; `None` if only one daemon has the volume.
     own: Option<String>,
     timed: Timed,
+    /// Number of the connection over which the run was read; 0: not read.
+    run_at: AtomicU64,
 }
 
 impl Server {
@@ -185,6 +190,7 @@ impl Server {
                     return Err(error);
                 }
                 link.away = None;
+                link.made += 1;
                 Ok(connection)
             }
             Err(error) => {
@@ -320,7 +326,13 @@ impl RedisState {
     }
 
     fn of(server: Server, volume: &str, own: Option<String>) -> RedisState {
-        RedisState { server, prefix: format!("entrepot:{volume}:"), own, timed: Timed::default() }
+        RedisState {
+            server,
+            prefix: format!("entrepot:{volume}:"),
+            own,
+            timed: Timed::default(),
+            run_at: AtomicU64::new(0),
+        }
     }
 
     /// Returns a key. Keys of one node alone have a prefix of their own: journal, stagings, and most records.
@@ -372,7 +384,8 @@ impl RedisState {
             }
         }
         let server = Server { pinned: self.server.pinned.clone(), ..Server::at(&self.server.address) };
-        Ok(RedisState { server, prefix: self.prefix.clone(), own: Some(taken), timed: Timed::default() })
+        let (prefix, run_at) = (self.prefix.clone(), AtomicU64::new(0));
+        Ok(RedisState { server, prefix, own: Some(taken), timed: Timed::default(), run_at })
     }
 
     fn with<T>(&self, act: impl FnMut(&mut Connection) -> RedisResult<T>) -> Result<T> {

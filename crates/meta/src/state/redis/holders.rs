@@ -5,25 +5,64 @@
 //! entrepot:VOLUME:holders.links        hash   node -> number of its connection
 //! entrepot:VOLUME:holders.sessions     nodes, ordered by the end of their session
 //! entrepot:VOLUME:holders.PART         hash   inode -> entry
+//! entrepot:VOLUME:holders.incarnation  incarnation of the data, part of the run
 //! ```
 //! A part with few entries is one compact list in the server; `docs/internals/machines/holders.md` has its size.
 
 use super::RedisState;
 use super::values::not_understood;
-use crate::Result;
+use crate::{Error, Result};
+use object::volume_id::unique;
 use policy::Time;
 use policy::cluster::Node;
 use policy::holders::node::Config;
-use policy::holders::table::{Answer, Caller, Mode, PARTS, Request};
+use policy::holders::table::{Answer, Caller, Mode, PARTS, Request, Run};
 use redis::{ErrorKind, ServerErrorKind, cmd};
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 const SCRIPT: &str = include_str!("holders.lua");
 
 /// Name of the script in a server.
 static NAME: OnceLock<String> = OnceLock::new();
 
+/// Key of the incarnation of the data; a restore gives it another.
+pub(super) const INCARNATION: &str = "holders.incarnation";
+/// Number of attempts to read the run over one connection.
+const ATTEMPTS_MAX: usize = 3;
+
 const MODES: [Mode; 4] = [Mode::Open, Mode::Write, Mode::Read, Mode::Exclusive];
+
+/// The run of the server: its process, its replication history, and the incarnation of its data.
+pub(super) fn run(state: &RedisState) -> Result<Run> {
+    let (key, fresh) = (state.key(INCARNATION), unique()?);
+    let made = || state.server.link.lock().made;
+    for _ in 0..ATTEMPTS_MAX {
+        let before = made();
+        let (server, replication, incarnation): (String, String, String) = state.with(|connection| {
+            let server = cmd("INFO").arg("server").query(connection)?;
+            let replication = cmd("INFO").arg("replication").query(connection)?;
+            cmd("SET").arg(&key).arg(&fresh).arg("NX").exec(connection)?;
+            Ok((server, replication, cmd("GET").arg(&key).query(connection)?))
+        })?;
+        if before == made() {
+            let field =
+                |text: &str, name: &str| text.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+            let of = [field(&server, "run_id:"), field(&replication, "master_replid:"), Some(incarnation)];
+            let text: Option<Vec<String>> = of.into_iter().collect();
+            let text = text.ok_or_else(|| not_understood("the identity of the server"))?.join(" ");
+            state.run_at.store(before, Ordering::Release);
+            return Ok(Run(number_of(&text)));
+        }
+    }
+    Err(Error::State("the connection to the table of holders is replaced again and again".into()))
+}
+
+/// A number that stands for a text, the same on every node; never 0, the run of a new table.
+fn number_of(text: &str) -> u64 {
+    let hash = blake3::hash(text.as_bytes());
+    u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("32 bytes")).max(1)
+}
 
 fn mode_text(mode: Mode) -> String {
     MODES.iter().position(|known| *known == mode).unwrap_or_default().to_string()

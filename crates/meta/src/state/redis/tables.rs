@@ -1,5 +1,6 @@
 //! The calls of a state store as commands of Redis.
 
+use super::holders::INCARNATION;
 use super::scripts::{FORGET, NEXT_ABOVE, ORDER, REMEMBER, SET_STATE, SWAP};
 use super::values::{
     entry_of, journalled, member, members_of, not_understood, object_of, order_of, state_of, state_text, target_records,
@@ -11,10 +12,11 @@ use crate::{Error, Result};
 use object::counters::Timed;
 use object::target::State as TargetState;
 use object::volume_id::unique;
-use policy::holders::table::{Answer, Caller, Request};
+use policy::holders::table::{Answer, Caller, Request, Run};
 use policy::{FileId, ObjectId, TargetId};
 use redis::{Cmd, FromRedisValue, Pipeline, cmd, pipe};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 /// Key of the last change of the targets. Its value is not a counter: a server that lost its last writes would repeat
 /// numbers.
@@ -160,7 +162,17 @@ fn rows_of(kinds: &[String], answers: Vec<redis::Value>) -> Result<Vec<Row>> {
 
 impl State for RedisState {
     fn hold(&self, caller: Caller, request: &Request) -> Result<Answer> {
-        super::holders::serve(self, None, caller, request)
+        let run_at = self.run_at.load(Ordering::Acquire);
+        let answer = super::holders::serve(self, None, caller, request)?;
+        // Another server may have served the request.
+        match run_at == 0 || self.server.link.lock().made == run_at {
+            true => Ok(answer),
+            false => Err(Error::State("the connection to the table of holders was replaced".into())),
+        }
+    }
+
+    fn run(&self) -> Result<Run> {
+        super::holders::run(self)
     }
 
     fn pin(&self, kind: &str, key: &str) -> Result<()> {
@@ -367,6 +379,7 @@ impl State for RedisState {
             self.put_row(&mut all, row)?;
         }
         all.cmd("SET").arg(self.key(CHANGE)).arg(unique()?);
+        all.cmd("SET").arg(self.key(INCARNATION)).arg(unique()?);
         self.all(all.ignore())
     }
 

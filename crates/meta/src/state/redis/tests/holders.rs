@@ -167,3 +167,23 @@ fn a_hold_takes_little_memory_and_leaves_nothing() {
     let keys: Vec<String> = state.with(|c| ::redis::cmd("KEYS").arg("*").query(c)).unwrap();
     assert_eq!(keys.len(), 3, "{keys:?}");
 }
+
+/// [S-205]
+#[test]
+fn a_restart_and_a_restore_begin_another_run_and_no_request_reaches_the_new_server_unseen() {
+    use crate::state::State;
+    let Some(mut redis) = Redis::synced() else { return };
+    let (state, other) = (redis.open("v"), redis.open("v"));
+    let run = state.run().unwrap();
+    assert_eq!((other.run().unwrap(), state.run().unwrap()), (run, run));
+    state.load(&state.dump().unwrap()).unwrap();
+    let restored = state.run().unwrap();
+    assert!(restored != run && other.run().unwrap() == restored, "a copy that was put back");
+    let caller = Caller { node: Node(1), run: restored, link: 1 };
+    assert!(state.hold(caller, &Request::Begin).is_ok());
+    redis.kill_and_start();
+    assert!(state.hold(caller, &Request::Trust).is_err(), "the last writes may be forgotten");
+    let restarted = state.run().unwrap();
+    assert!(restarted != restored);
+    assert!(state.hold(Caller { run: restarted, ..caller }, &Request::Begin).is_ok());
+}
