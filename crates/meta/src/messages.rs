@@ -27,6 +27,17 @@ pub enum Message {
         /// Numbers of the nodes.
         nodes: Vec<u32>,
     },
+    /// Requests a node to lower its hold of a file.
+    Recall {
+        /// Number of the node.
+        node: u32,
+        /// Inode number of the stub.
+        key: u64,
+        /// Number of the hold.
+        number: u64,
+        /// Whether the node may go on writing beside others.
+        writes: bool,
+    },
     /// Orders the node of that name to drain, or to cease to.
     Drain {
         /// Name of the node's own messages.

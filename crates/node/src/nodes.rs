@@ -13,6 +13,7 @@ mod dead;
 mod dispatch;
 mod draining;
 mod here;
+mod holds;
 mod keeper;
 mod leases;
 mod locks;
@@ -86,6 +87,7 @@ pub struct Nodes {
     missed_orders: AtomicBool,
     readers: dispatch::Readers,
     reach: locks::Reach,
+    holding: holds::Holding,
     workers: Workers,
 }
 
@@ -136,6 +138,7 @@ impl Nodes {
             missed_orders: AtomicBool::new(false),
             readers: dispatch::Readers::default(),
             reach: locks::Reach::default(),
+            holding: holds::Holding::default(),
             workers: Workers::of("nodes"),
         });
         nodes.show_lock();
@@ -278,6 +281,7 @@ impl Nodes {
 
     /// Leaves the membership at once, and ends.
     pub fn leave(&self) {
+        self.holds().iter().for_each(|holds| holds.stop());
         Keeper::leave(self);
         if let Err(error) = self.say_left().and_then(|()| self.see_off(self.me_now())) {
             tracing::debug!("another node will search for objects of this node, which left none: {error}");

@@ -57,5 +57,8 @@ fn remove(core: &Core, nodes: &Nodes, left: &[Node]) -> bool {
         }
     };
     tracing::info!(removed, "{shown} left no objects behind");
+    if let Err(error) = nodes.sweep_holders(|| !core.maintenance.stop_flag().is_set()) {
+        tracing::debug!("entries of {shown} stay in the table of holders for now: {error}");
+    }
     left.iter().all(|node| nodes.see_off(*node).is_ok())
 }

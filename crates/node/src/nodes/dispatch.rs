@@ -69,6 +69,7 @@ impl Nodes {
                 }
             }
             Some(Message::Release { .. }) => {}
+            Some(Message::Recall { node, key, number, writes }) => self.recalled(Node(node), key, number, writes),
             Some(Message::Drain { own, drains }) if own == self.info.own => self.set_drains(drains),
             Some(Message::Drain { .. }) => {}
             Some(Message::Targets(ids)) => {

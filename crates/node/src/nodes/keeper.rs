@@ -143,7 +143,10 @@ impl Keeper {
                     drop(self.look.send(KeeperTask::Rejoin));
                 }
                 Action::Came { node } => nodes.tell(format!("{node} has joined")),
-                Action::Left { node } => nodes.tell(format!("{node} is over")),
+                Action::Left { node } => {
+                    nodes.tell(format!("{node} is over"));
+                    nodes.holds().iter().for_each(|holds| holds.over(node));
+                }
             }
         }
         publish(&nodes, &membership);
