@@ -18,7 +18,6 @@ mod lines;
 mod problem;
 mod request;
 mod server;
-mod sums;
 mod top;
 mod trust;
 mod wire;
@@ -30,10 +29,9 @@ pub use object::exit;
 pub use problem::{Problem, Result};
 pub use request::{
     Accounting, AccountingBy, BeginCheckpoint, Check, Events, Find, FindState, Merge, NewLimit, QuotaOf, Request,
-    Scrub, SetQuota,
+    Scrub, SetQuota, SpaceBy,
 };
 pub use server::{Binding, Server, ServerOptions};
-pub use sums::Sum;
 pub use top::{FILES_MAX, FileCounts, Top};
 pub use wire::LINE_BYTES_MAX;
 

@@ -6,12 +6,9 @@ use crate::failure::Result;
 use crate::shown::{self, Output};
 use crate::users;
 use clap::{Args, ValueEnum};
-use node::control::answers::{File, Search, Targets, read};
-use node::control::{Client, Find, Request, Sum, exit};
-use serde::Serialize;
-use std::collections::BTreeMap;
+use node::control::answers::{Space, SpaceRow, Sum, Targets, read};
+use node::control::{Client, Request, SpaceBy, exit};
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Show the size and use of targets, or the space that files take
 ///
@@ -49,15 +46,6 @@ enum By {
     Dir,
 }
 
-/// The ages that files are summed by: days without use, and the row's name.
-const AGES: [(u64, &str); 5] = [
-    (365, "365 days or longer"),
-    (90, "90 to 365 days"),
-    (30, "30 to 90 days"),
-    (7, "7 to 30 days"),
-    (0, "below 7 days"),
-];
-
 impl Df {
     pub fn run(self, context: &Context) -> Result<u8> {
         let Some(by) = self.by else {
@@ -71,17 +59,13 @@ impl Df {
                 (inside.volume, inside.path)
             }
         };
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
-        let asked = Find { path: path.clone(), with_mirrors: true, ..Find::default() };
-        let done = Client::connect(&volume.socket())?.ask(&Request::Find(asked), &mut |file| {
-            if let Ok(file) = read::<File>(file) {
-                sums.entry(Key::of(by, &path, &file, now_s)).or_default().add(Sum::of(&file));
-            }
-        })?;
-        let Search { unread, .. } = read(done)?;
-        let rows = rows(sums);
-        shown::value(self.output, &Sums { by: by_word(by), rows: &rows, unread }, |sums| files(by, sums.rows))?;
+        let asked = Request::Space { path, by: by.into() };
+        let mut space: Space = read(Client::connect(&volume.socket())?.ask(&asked, &mut |_| {})?)?;
+        for row in &mut space.rows {
+            row.name = row.uid.and_then(users::name_of).unwrap_or(std::mem::take(&mut row.name));
+        }
+        let unread = space.unread;
+        shown::value(self.output, &space, |space| files(by, &space.rows))?;
         if unread > 0 {
             eprintln!("{} could not be read, or have names that are no UTF-8", shown::count(unread, "name"));
         }
@@ -89,34 +73,12 @@ impl Df {
     }
 }
 
-/// Key of a sum: a user, an index of [`AGES`], or the name of a directory.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    User(u32),
-    Age(usize),
-    Dir(String),
-}
-
-impl Key {
-    fn of(by: By, below: &str, file: &File, now_s: u64) -> Key {
+impl From<By> for SpaceBy {
+    fn from(by: By) -> SpaceBy {
         match by {
-            By::User => Key::User(file.uid),
-            By::Age => {
-                let days = now_s.saturating_sub(file.used_s) / 86_400;
-                Key::Age(AGES.iter().position(|(from, _)| days >= *from).unwrap_or(AGES.len() - 1))
-            }
-            By::Dir => {
-                let path = file.path.strip_prefix(below).unwrap_or_default().trim_start_matches('/');
-                Key::Dir(path.split_once('/').map_or(".", |(dir, _)| dir).to_owned())
-            }
-        }
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Key::User(uid) => users::name_of(*uid).unwrap_or_else(|| uid.to_string()),
-            Key::Age(at) => AGES[*at].1.to_owned(),
-            Key::Dir(name) => name.clone(),
+            By::User => SpaceBy::User,
+            By::Age => SpaceBy::Age,
+            By::Dir => SpaceBy::Dir,
         }
     }
 }
@@ -125,38 +87,7 @@ fn by_word(by: By) -> String {
     by.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
 }
 
-/// Sums of the files by key.
-#[derive(Serialize)]
-struct Sums<'a> {
-    by: String,
-    rows: &'a [Row],
-    unread: u64,
-}
-
-/// Sum of the files with one key.
-#[derive(Serialize)]
-struct Row {
-    name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uid: Option<u32>,
-    #[serde(flatten)]
-    sum: Sum,
-}
-
-/// The rows, largest first; ages are in order, the longest first.
-fn rows(sums: BTreeMap<Key, Sum>) -> Vec<Row> {
-    let mut rows: Vec<_> = sums.into_iter().collect();
-    if !matches!(rows.first(), Some((Key::Age(_), _))) {
-        rows.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
-    }
-    let row = |(key, sum): (Key, Sum)| {
-        let uid = if let Key::User(uid) = key { Some(uid) } else { None };
-        Row { name: key.name(), uid, sum }
-    };
-    rows.into_iter().map(row).collect()
-}
-
-fn files(by: By, rows: &[Row]) -> String {
+fn files(by: By, rows: &[SpaceRow]) -> String {
     let mut all = Sum::default();
     rows.iter().for_each(|row| all.add(row.sum));
     let line = |name: &str, sum: Sum| {

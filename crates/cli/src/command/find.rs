@@ -92,7 +92,6 @@ impl Find {
             newer_s: self.newer,
             larger: self.larger,
             state: self.state,
-            with_mirrors: false,
         };
         let mut client = Client::connect(&volume.socket())?;
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());

@@ -255,13 +255,13 @@ function showSpace({ data, error }) {
     data.unread ? ` ${count(data.unread, 'name')} could not be read.` : '',
   ];
   put(at('space-text'), parts.join(users.length ? '' : ' ').trim());
-  const others = data.users_count > users.length ? [{ ...data.others, user: `${number(data.users_count - users.length)} others` }] : [];
+  const others = data.users_count > users.length ? [{ ...data.others, name: `${number(data.users_count - users.length)} others` }] : [];
   const most = Math.max(1, ...users.map((user) => user.on_targets_bytes));
   fill(at('space-rows'), [...users, ...others], 'tr', (user) => user.uid ?? 'others', (row, user) => {
     cells(row, [
-      user.user,
+      user.name,
       { main: number(user.files), under: `${bytes(user.bytes)} in all` },
-      { part: Math.min(1, user.on_targets_bytes / most), label: `Space of ${user.user}`, text: bytes(user.on_targets_bytes) },
+      { part: Math.min(1, user.on_targets_bytes / most), label: `Space of ${user.name}`, text: bytes(user.on_targets_bytes) },
     ]);
   });
 }

@@ -48,7 +48,7 @@ pub fn job(n: u64) -> Job {
 }
 
 pub fn space() -> Value {
-    let of = |user: &str, uid: u64, bytes: u64| json!({"user": user, "uid": uid, "files": 1200, "bytes": bytes, "on_targets_bytes": 2 * bytes});
+    let of = |user: &str, uid: u64, bytes: u64| json!({"name": user, "uid": uid, "files": 1200, "bytes": bytes, "on_targets_bytes": 2 * bytes});
     json!({"users": [of("ann", 1000, 1 << 40), of("bob", 1001, 1 << 38)], "users_count": 22, "unread": 1,
         "others": {"files": 9, "bytes": 1 << 20, "on_targets_bytes": 1 << 20}})
 }

@@ -3,11 +3,16 @@
 use super::{File, FileTable, Pool};
 use crate::Result;
 use meta::places::Places;
+use meta::stub::Stub;
+use meta::stub::real::{FdStub, layout_at};
 use policy::FileId;
-use rustix::fd::AsFd;
+use policy::layout::Layout;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
-use rustix::io::Errno;
+use rustix::io::{self, Errno};
 use rustix::path::Arg;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -94,19 +99,34 @@ impl FileTable {
 
     /// The file behind a path below a directory of the namespace; `None` if it is gone or no regular file.
     pub fn open_at(&self, directory: impl AsFd, path: impl Arg + Copy) -> Result<Option<Arc<File>>> {
-        let open = |mode: OFlags| {
-            let flags = mode | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-            openat2(&directory, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
-        };
-        let fd = match open(OFlags::RDWR) {
-            Err(Errno::ACCESS | Errno::PERM | Errno::TXTBSY) => open(OFlags::RDONLY),
+        let fd = match open(&directory, path, OFlags::RDWR) {
+            Err(Errno::ACCESS | Errno::PERM | Errno::TXTBSY) => open(&directory, path, OFlags::RDONLY),
             done => done,
         };
-        let is_regular = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
-        match fd {
-            Ok(fd) if is_regular(fstat(&fd)?.st_mode) => self.get_or_open(fd).map(Some),
-            Ok(_) | Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NOTDIR) => Ok(None),
-            Err(e) => Err(e.into()),
+        regular(fd)?.map(|fd| self.get_or_open(fd)).transpose()
+    }
+
+    /// The layout of a file of that name, without the cost of opening the file. The outer `None` is that of `open_at`;
+    /// the inner one is a file that lies in its stub.
+    pub fn layout_at(&self, directory: impl AsFd, name: &CStr) -> Result<Option<Option<Layout>>> {
+        let shared = self.pool().cluster.get().is_some();
+        if !shared && let Some(layout) = layout_at(&directory, OsStr::from_bytes(name.to_bytes())) {
+            return Ok(Some(layout));
         }
+        let Some(fd) = regular(open(&directory, name, OFlags::RDONLY))? else { return Ok(None) };
+        Ok(Some(FdStub::sharing(Arc::new(fd), self.namespace(), shared).newest()?.1))
+    }
+}
+
+fn open(directory: impl AsFd, path: impl Arg, mode: OFlags) -> io::Result<OwnedFd> {
+    let flags = mode | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    openat2(directory, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+}
+
+fn regular(fd: io::Result<OwnedFd>) -> Result<Option<OwnedFd>> {
+    match fd {
+        Ok(fd) if FileType::from_raw_mode(fstat(&fd)?.st_mode) == FileType::RegularFile => Ok(Some(fd)),
+        Ok(_) | Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NOTDIR) => Ok(None),
+        Err(e) => Err(e.into()),
     }
 }

@@ -14,7 +14,7 @@ use policy::cluster::share::{Claim, Mark as NodeMark};
 use policy::layout::Layout;
 use policy::{FileId, Time};
 pub(super) use record::decode;
-pub use record::{LAYOUT_ATTRIBUTE, ROOM, is_laid_out, number_at};
+pub use record::{LAYOUT_ATTRIBUTE, ROOM, is_laid_out, layout_at, number_at};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags};
 use rustix::io::{self, Errno};

@@ -8,6 +8,7 @@ mod layout;
 mod nodes;
 mod quotas;
 mod reports;
+mod space;
 mod status;
 mod targets;
 
@@ -19,6 +20,7 @@ pub use layout::{Change, Explanation, Heat, Layout, Merged, Mirror, Object, Segm
 pub use nodes::{Life, Node, Nodes};
 pub use quotas::{Quota, Quotas, Usage, UsageState};
 pub use reports::{Balance, BalanceOutcome, BalanceRun, Check, Dump, Pass, Scrub, Source};
+pub use space::{Space, SpaceRow, Sum};
 pub use status::{
     FilesAway, HotSegment, Leftovers, Mover, Note, QuotaCounts, Repair, Stats, Status, Stripes, Tiering, TieringCounts,
 };

@@ -114,6 +114,9 @@ pub enum Request {
     Check(Check),
     #[serde(rename = "find.run")]
     Find(Find),
+    /// Space of the files below a directory, by a key.
+    #[serde(rename = "space.get")]
+    Space { path: String, by: SpaceBy },
     #[serde(rename = "accounting.show")]
     Accounting(Accounting),
     #[serde(rename = "events.show")]
@@ -215,8 +218,19 @@ pub struct Find {
     pub larger: Option<u64>,
     /// State of the file's bytes.
     pub state: Option<FindState>,
-    /// Report the number of mirrors of each file as `mirrors`; 0 for a file that lies in its stub.
-    pub with_mirrors: bool,
+}
+
+/// Key by which the space of files is summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SpaceBy {
+    /// Owner of the files.
+    #[default]
+    User,
+    /// Time since the last use.
+    Age,
+    /// Directory directly below the given one.
+    Dir,
 }
 
 /// Selection of accounts. A day is a number of days since 1970, in UTC.

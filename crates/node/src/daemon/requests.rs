@@ -18,8 +18,8 @@ mod top;
 pub(super) use tiering::TIERING;
 
 use super::balance::{self, Ask};
-use super::quotas;
 use super::{Core, Ending};
+use super::{quotas, space};
 use crate::control::answers::{Done, Text};
 use crate::control::{Binding, Caller, Handler, Problem, Request, Responder, Result};
 use engine::stage::Progress;
@@ -107,6 +107,7 @@ impl Commands {
             Request::Accounting(what) => sent(core.accounts.show(core, caller, &what)),
             Request::Events(what) => sent(events::run(core, caller, &what, out)),
             Request::Find(what) => sent(find::run(core, caller, &what, out)),
+            Request::Space { path, by } => sent(space::get(core, caller, path, by, out.stop())),
             Request::DumpState { file } => sent(state::dump(core, caller, &file)),
             Request::Purge { dry_run } => {
                 caller.must_be_operator("purge the volume")?;

@@ -35,21 +35,44 @@ pub const ROOM: &[u8; 20] = b"room for the layout\n";
 
 /// File number in a directory's stub of that name; `None` if it has no layout, or is no stub. Opens nothing.
 pub fn number_at(directory: impl AsFd, name: &OsStr) -> io::Result<Option<FileId>> {
+    let path = path_at(directory, name);
+    match record_at(&path) {
+        Ok(value) => match records::parse_pointer(&value) {
+            Some((generation, _)) => held_number_at(&path, generation),
+            None => number_in(&value),
+        },
+        Err(Errno::NODATA) => shared_number_at(&path),
+        Err(Errno::OPNOTSUPP) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Layout in a directory's stub of that name, in a volume of a single node. The outer `None`: only the open stub shows
+/// it. Opens nothing.
+pub fn layout_at(directory: impl AsFd, name: &OsStr) -> Option<Option<Layout>> {
+    match record_at(&path_at(directory, name)) {
+        Ok(value) if value == ROOM => Some(None),
+        Ok(value) => Layout::decode(&value).ok().map(Some),
+        Err(Errno::NODATA) => Some(None),
+        Err(_) => None,
+    }
+}
+
+fn path_at(directory: impl AsFd, name: &OsStr) -> Vec<u8> {
     let mut path = descriptor_path(directory).into_bytes();
     path.push(b'/');
     path.extend_from_slice(name.as_bytes());
+    path
+}
+
+fn record_at(path: &[u8]) -> io::Result<Vec<u8>> {
     let mut value = vec![0; 256];
     loop {
-        match fs::lgetxattr(path.as_slice(), LAYOUT_ATTRIBUTE, &mut value[..]) {
+        match fs::lgetxattr(path, LAYOUT_ATTRIBUTE, &mut value[..]) {
             Ok(len) => {
                 value.truncate(len);
-                return match records::parse_pointer(&value) {
-                    Some((generation, _)) => held_number_at(&path, generation),
-                    None => number_in(&value),
-                };
+                return Ok(value);
             }
-            Err(Errno::NODATA) => return shared_number_at(&path),
-            Err(Errno::OPNOTSUPP) => return Ok(None),
             Err(Errno::RANGE) if value.len() < ATTRIBUTE_BYTES_MAX => value.resize(ATTRIBUTE_BYTES_MAX, 0),
             Err(error) => return Err(error),
         }

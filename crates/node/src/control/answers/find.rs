@@ -12,9 +12,6 @@ pub struct File {
     pub uid: u32,
     /// Time of the last use, in seconds since 1970.
     pub used_s: u64,
-    /// Number of mirrors, if it was requested; 0 for a file that lies in its stub.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mirrors: Option<u64>,
 }
 
 /// Sums of a search.

@@ -6,6 +6,7 @@ use crate::control::answers::{File, Search};
 use crate::control::{Caller, Find, FindState, Problem, Responder, Result};
 use crate::daemon::Core;
 use meta::descent::{Descent, Met};
+use object::stop::Stop;
 use object::target::State;
 use policy::TargetId;
 use policy::layout::{Layout, MirrorState, ObjectState};
@@ -16,14 +17,21 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Search> {
-    core.may_see(caller, &what.path)?;
-    let scan = Scan::new(core, caller, what)?;
-    // A scan of the names loads the shared file system as a check does.
-    let _held = core.look_for(caller)?;
-    scan.run(out)
+    let stop = out.stop().clone();
+    Scan::new(core, caller, what)?.run(&stop, &mut |found| {
+        out.progress(json!(found.file));
+    })
 }
 
-struct Scan<'a> {
+/// A file that matches.
+pub struct Found {
+    pub file: File,
+    /// Number of mirrors, if the layout was read; 0 for a file that lies in its stub.
+    pub mirrors: u64,
+}
+
+/// A scan of all names below a directory.
+pub struct Scan<'a> {
     core: &'a Core,
     caller: &'a Caller,
     what: &'a Find,
@@ -31,11 +39,14 @@ struct Scan<'a> {
     on_tier: Option<Vec<TargetId>>,
     /// Owner of the files; `None`: all users.
     uid: Option<u32>,
-    now_s: u64,
+    with_mirrors: bool,
+    /// Start of the scan, in seconds since 1970.
+    pub now_s: u64,
 }
 
 impl<'a> Scan<'a> {
-    fn new(core: &'a Core, caller: &'a Caller, what: &'a Find) -> Result<Scan<'a>> {
+    pub fn new(core: &'a Core, caller: &'a Caller, what: &'a Find) -> Result<Scan<'a>> {
+        core.may_see(caller, &what.path)?;
         let targets = core.volume.targets();
         let unknown = |what: &str, name: &str| {
             Problem::not_found(format!("there is no {what} \"{name}\"")).try_this("`entrepot target list` shows them")
@@ -55,10 +66,19 @@ impl<'a> Scan<'a> {
             return Err(Problem::denied("you may look for your own files only").try_this("leave `--user` out"));
         }
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Ok(Scan { core, caller, what, target: target.transpose()?, on_tier: on_tier.transpose()?, uid, now_s })
+        let (target, on_tier) = (target.transpose()?, on_tier.transpose()?);
+        Ok(Scan { core, caller, what, target, on_tier, uid, with_mirrors: false, now_s })
     }
 
-    fn run(&self, out: &mut Responder<'_>) -> Result<Search> {
+    /// Also counts the mirrors of each file.
+    pub fn with_mirrors(self) -> Scan<'a> {
+        Scan { with_mirrors: true, ..self }
+    }
+
+    /// Passes each file that matches to `each`.
+    pub fn run(&self, stop: &Stop, each: &mut dyn FnMut(Found)) -> Result<Search> {
+        // A scan of the names loads the shared file system as a check does.
+        let _held = self.core.look_for(self.caller)?;
         let failed = |error: Errno| Problem::failed(format!("{}: {error}", self.what.path));
         let (mut files, mut bytes, mut unread) = (0u64, 0u64, 0u64);
         let start = if self.what.path.is_empty() { "." } else { &*self.what.path };
@@ -72,15 +92,15 @@ impl<'a> Scan<'a> {
             })?;
         let mut descent = Descent::new(&root).map_err(failed)?;
         while let Some(met) = descent.next() {
-            if out.stop().is_set() {
+            if stop.is_set() {
                 return Err(Problem::failed("the search was stopped"));
             }
             let found = met.map_err(Error::from).and_then(|met| self.file(&descent, &met));
             match found {
-                Ok(Some(file)) => {
+                Ok(Some(found)) => {
                     files += 1;
-                    bytes += file.bytes;
-                    out.progress(json!(file));
+                    bytes += found.file.bytes;
+                    each(found);
                 }
                 Ok(None) => {}
                 Err(_) => unread += 1,
@@ -91,7 +111,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Returns a file that matches, if the caller may see it.
-    fn file(&self, descent: &Descent, met: &Met) -> Result<Option<File>, Error> {
+    fn file(&self, descent: &Descent, met: &Met) -> Result<Option<Found>, Error> {
         if met.inode.is_some() {
             return Ok(None);
         }
@@ -102,20 +122,20 @@ impl<'a> Scan<'a> {
         };
         let below = Path::new(&self.what.path).join(descent.path_of(&met.name));
         let path = below.into_os_string().into_string().map_err(|_| Errno::ILSEQ)?;
-        let open = || self.core.files.open_at(&met.directory, &met.name);
-        let layout = match self.asks_for_layout().then(open).transpose()? {
-            Some(Some(file)) => file.layout(),
+        let reads_layout = self.is_narrowed() || self.with_mirrors;
+        let layout = match reads_layout.then(|| self.core.files.layout_at(&met.directory, &met.name)).transpose()? {
+            Some(Some(layout)) => layout,
             Some(None) => return Ok(None),
             None => None,
         };
         // A file of the user may lie in a directory closed to the user.
         let hidden = || !self.caller.is_operator() && self.core.may_see(self.caller, &path).is_err();
-        if !self.layout_matches(layout.as_deref()) || hidden() {
+        if !self.layout_matches(layout.as_ref()) || hidden() {
             return Ok(None);
         }
-        let mirrors = || layout.as_ref().map_or(0, |layout| layout.mirrors.len() as u64);
-        let mirrors = self.what.with_mirrors.then(mirrors);
-        Ok(Some(File { path, bytes: stat.st_size as u64, uid: stat.st_uid, used_s: used_s(&stat), mirrors }))
+        let mirrors = layout.map_or(0, |layout| layout.mirrors.len() as u64);
+        let file = File { path, bytes: stat.st_size as u64, uid: stat.st_uid, used_s: used_s(&stat) };
+        Ok(Some(Found { file, mirrors }))
     }
 
     fn attributes_match(&self, stat: &Stat) -> bool {
@@ -124,10 +144,6 @@ impl<'a> Scan<'a> {
             && self.what.larger.is_none_or(|bytes| stat.st_size as u64 > bytes)
             && self.what.older_s.is_none_or(|span| age > span)
             && self.what.newer_s.is_none_or(|span| age <= span)
-    }
-
-    fn asks_for_layout(&self) -> bool {
-        self.is_narrowed() || self.what.with_mirrors
     }
 
     /// Whether the conditions depend on the layout.
