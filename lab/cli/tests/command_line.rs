@@ -86,8 +86,7 @@ fn the_same_cause_has_the_same_exit_code_in_all_commands() {
         &["bench", "device", "/nonexistent/x", "--size", "16MiB", "--time", "100ms"][..],
         &["rules", "check", "/nonexistent/x"],
         &["trace", "stats", "/nonexistent/x"],
-        &["sim", "cache", "--grid", "/nonexistent/x"],
-        &["sim", "center", "--grid", "/nonexistent/x"],
+        &["sim", "cache", "--trace", "/nonexistent/x"],
         &["bench", "device", "--volume", "/nonexistent/x"],
     ] {
         WORDS.refused(missing, 5, "/nonexistent/x");

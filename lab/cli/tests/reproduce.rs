@@ -26,9 +26,15 @@ fn experiments_are_judged_once_and_taken_from_there_again() {
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
     let page = std::fs::read_to_string(at.path().join("report.html")).unwrap();
     assert!(page.contains("<svg") && !page.contains("http") && !page.contains("<script"), "{page}");
-    let again = reproduce(at.path(), &[&chosen[..], &["--json"]].concat());
+    let again = reproduce(at.path(), &[&chosen[..], &["--json", "--csv", "cases.csv"]].concat());
     assert!(text(&again.stderr).contains("and 0 run"), "{}", text(&again.stderr));
     let report: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    let csv = std::fs::read_to_string(at.path().join("cases.csv")).unwrap();
+    assert!(csv.starts_with("run,case,figure,value,command\n") && csv.contains(",sim stripe model "), "{csv}");
+    assert!(
+        csv.lines().filter(|line| line.contains(",,trace stats ")).count() > 0,
+        "without its input a case has no value"
+    );
     let verdicts: Vec<_> = report["rows"].as_array().unwrap().iter().map(|row| row["verdict"].clone()).collect();
     assert!(verdicts.contains(&"reproduced".into()) && verdicts.contains(&"not possible here".into()));
 }
@@ -43,4 +49,65 @@ fn the_list_has_every_paper_and_unknown_experiments_are_refused() {
     let unknown = reproduce(at.path(), &["Z99"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(text(&unknown.stderr).contains("Z99"));
+}
+
+/// Two cases of a run; the figure compares them.
+const OWN: &str = r#"
+    [run.pairs]
+    command = "sim cache --generate oltp:scale={scale} --check --l1 {pair} --l1-size {size} --l2 {pair} --coordinator {coordinator}"
+    fixed = { scale = 0.001 }
+    axes = { pair = ["ra", "amp"], size = ["5%"], coordinator = ["none", "pfc"] }
+    [[experiment]]
+    id = "own"
+    title = "PFC under two prefetchers"
+    source = "none"
+    input = "generated"
+    cause = "It is an example."
+    [[experiment.figure]]
+    name = "improvement"
+    unit = "%"
+    run = "pairs"
+    value = "100 * (1 - report.reads.mean_ms[coordinator=pfc] / report.reads.mean_ms[coordinator=none])"
+    words = "open"
+"#;
+
+#[test]
+fn descriptions_of_ones_own_are_run_and_their_cases_are_written() {
+    let at = tempfile::tempdir().unwrap();
+    std::fs::create_dir(at.path().join("own")).unwrap();
+    std::fs::write(at.path().join("own/pairs.toml"), OWN).unwrap();
+    let run = reproduce(at.path(), &["--descriptions", "own", "--csv", "cases.csv"]);
+    assert!(run.status.success() && text(&run.stdout).contains("improvement"), "{}", text(&run.stderr));
+    let csv = std::fs::read_to_string(at.path().join("cases.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 4, "{csv}");
+    assert!(csv.contains("\npairs,coordinator=none pair=amp size=5%,report.reads.mean_ms,"), "{csv}");
+}
+
+/// The first interrupt is answered at once, and cases under way are finished; results lie where the command was given.
+#[test]
+fn an_interrupted_run_says_what_it_waits_for() {
+    use std::io::{BufRead, BufReader};
+    let at = tempfile::tempdir().unwrap();
+    std::fs::create_dir(at.path().join("own")).unwrap();
+    let sizes = "\"1%\", \"2%\", \"3%\", \"4%\", \"5%\", \"6%\", \"7%\", \"8%\"";
+    let long = OWN.replace("0.001", "0.1").replace("\"5%\"", sizes);
+    std::fs::write(at.path().join("own/pairs.toml"), long).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot-lab"));
+    command.current_dir(at.path()).args(["reproduce", "--descriptions", "own", "--threads", "1"]);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("the binary runs");
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let interrupt = |child: &std::process::Child| {
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+    };
+    assert!(said.any(|line| line.starts_with("cases      32, 1 at a time")));
+    let (kept, began) = (at.path().join("reproduction/1-of-1.jsonl"), std::time::Instant::now());
+    while !kept.exists() {
+        assert!(began.elapsed().as_secs() < 60, "it has begun and keeps results");
+        std::thread::yield_now();
+    }
+    interrupt(&child);
+    assert!(said.any(|line| line.starts_with("interrupted: the cases under way are finished first")));
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }

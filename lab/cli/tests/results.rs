@@ -5,7 +5,7 @@
 //! ```text
 //! <!-- names of: sim burst --step 20s; grids/tiers.toml -->   each word in headings and first cells is in the output
 //! <!-- figures of: patterns eval -->                          so is each number of the table, at its own precision
-//! <!-- not compared: the grid takes minutes -->               with the reason
+//! <!-- not compared: the run takes minutes -->               with the reason
 //! ```
 //! Several commands are separated by `;`; a file of the project stands for its text. `{data}` is the folder of fetched
 //! data, without which the table is skipped.

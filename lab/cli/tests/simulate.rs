@@ -1,4 +1,4 @@
-//! `entrepot-lab sim` as a user runs it: the census first, the same bytes twice, mistakes named, a grid that goes on.
+//! `entrepot-lab sim` as a user runs it: the census first, the same bytes twice, mistakes named.
 
 #[path = "simulate/devices.rs"]
 mod devices;
@@ -117,32 +117,6 @@ fn a_malformed_line_is_named_with_its_file() {
 }
 
 #[test]
-fn a_grid_goes_on_where_it_was_and_compares() {
-    let at = tempfile::tempdir().unwrap();
-    let grid = r#"
-        name = "small"
-        [[trace]]
-        name = "oltp"
-        generate = "oltp:scale=0.001"
-        [axes]
-        pair = ["ra", "amp"]
-        coordinator = ["none", "pfc"]
-        [compare]
-        axis = "coordinator"
-        baseline = "none"
-    "#;
-    std::fs::write(at.path().join("grid.toml"), grid).unwrap();
-    let first = sim(at.path(), &["cache", "--grid", "grid.toml", "--threads", "2"]);
-    assert!(first.status.success(), "{}", text(&first.stderr));
-    assert!(text(&first.stdout).contains("of 2 cases"), "{}", text(&first.stdout));
-    let results = std::fs::read_to_string(at.path().join("grid.results.jsonl")).unwrap();
-    assert_eq!(results.lines().count(), 4);
-    let again = sim(at.path(), &["cache", "--grid", "grid.toml", "--threads", "1"]);
-    assert_eq!(first.stdout, again.stdout);
-    assert_eq!(std::fs::read_to_string(at.path().join("grid.results.jsonl")).unwrap(), results);
-}
-
-#[test]
 fn a_trace_is_cut_into_the_blocks_that_are_asked_for_and_begins_at_its_earliest_record() {
     let at = tempfile::tempdir().unwrap();
     let lines: String = (0..20).map(|n| format!("{} 8 {} {n}\n", n * 8, n % 3)).collect();
@@ -158,44 +132,6 @@ fn a_trace_is_cut_into_the_blocks_that_are_asked_for_and_begins_at_its_earliest_
     std::fs::write(at.path().join("t.spc"), "0,0,4096,R,5.0\n0,64,4096,R,3.0\n0,128,4096,R,6.0\n").unwrap();
     let late = said(&["t.spc"]);
     assert!(late.contains("span       3.000 s") && late.contains("1 records are earlier"), "{late}");
-}
-
-/// The first interrupt is answered at once, and cases under way are finished; results lie where the command was given.
-#[test]
-fn an_interrupted_grid_says_what_it_waits_for() {
-    use std::io::{BufRead, BufReader};
-    let at = tempfile::tempdir().unwrap();
-    std::fs::create_dir(at.path().join("grids")).unwrap();
-    let grid = r#"
-        [[trace]]
-        name = "oltp"
-        generate = "oltp:scale=0.1"
-        [base]
-        check = true
-        [axes]
-        pair = ["ra", "amp", "linux", "sarc"]
-        l1_size = ["1%", "2%", "3%", "4%", "5%", "6%", "7%", "8%"]
-    "#;
-    std::fs::write(at.path().join("grids/long.toml"), grid).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot-lab"));
-    command.current_dir(at.path()).args(["sim", "cache", "--grid", "grids/long.toml", "--threads", "1"]);
-    let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("the binary runs");
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let interrupt = |child: &std::process::Child| {
-        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-        assert!(killed.success());
-    };
-    assert!(said.any(|line| line.starts_with("cases      32, 1 at a time")));
-    let (kept, began) = (at.path().join("long.results.jsonl"), std::time::Instant::now());
-    while !kept.exists() {
-        assert!(began.elapsed().as_secs() < 60, "it has begun and keeps results");
-        std::thread::yield_now();
-    }
-    interrupt(&child);
-    assert!(said.any(|line| line.starts_with("interrupted: the cases under way are finished first")));
-    interrupt(&child);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(kept.exists() && !at.path().join("grids/long.results.jsonl").exists());
 }
 
 #[test]
@@ -214,49 +150,6 @@ fn tiers_are_compared_with_the_plain_hybrid_and_the_optimum() {
     let sweep = ["tier", "--generate", zipf, "--schemes", "ws-ros", "--sweep", "hot=1,3", "--output", "csv"];
     let said = text(&sim(at.path(), &sweep).stdout);
     assert!(said.contains("ws-ros hot=1,") && said.contains("ws-ros hot=3,"), "{said}");
-}
-
-#[test]
-fn a_grid_of_tiers_is_the_table_of_its_loads_and_says_where_ours_is_behind() {
-    let at = tempfile::tempdir().unwrap();
-    let zipf = "zipf:footprint=64,requests=4000";
-    let load = |size: &str, words: &str| {
-        format!("[[load]]\nfast_size = \"{size}\"\ntrace = {{ name = \"{words}\", generate = \"{words}\" }}\n")
-    };
-    let grid = |schemes: &str, loads: &str| {
-        std::fs::write(at.path().join("grid.toml"), format!("name = \"G\"\nschemes = [{schemes}]\n{loads}")).unwrap();
-    };
-    let scan = "scan:footprint=16,requests=500";
-    grid("\"lru\", \"tuned\", \"optimum\"", &(load("25%", zipf) + &load("10%", scan)));
-    let run = ["tier", "--grid", "grid.toml", "--threads", "1", "--before", "1s"];
-    let one = sim(at.path(), &run);
-    let said = text(&one.stdout);
-    assert!(one.status.success(), "{}", text(&one.stderr));
-    assert!(
-        said.contains(
-            "| load | fast tier | lru | tuned | optimum | tuned / optimum, time |\n|---|---|---|---|---|---|\n"
-        )
-    );
-    assert!(said.contains(&format!("| {zipf} | 25% | ")) && said.contains(&format!("| {scan} | 10% | ")), "{said}");
-    assert!(said.contains("tuned is at least as good as lru in ") && said.contains(" of 2 runs"), "{said}");
-    // The figures are those of the loads alone.
-    let alone = ["tier", "--generate", zipf, "--fast-size", "25%", "--before", "1s", "--schemes", "round-robin,lru"];
-    let spans: Vec<f64> = text(&sim(at.path(), &[&alone[..], &["--output", "csv"]].concat()).stdout)
-        .lines()
-        .skip(1)
-        .map(|line| line.split(',').nth(3).unwrap().parse().unwrap())
-        .collect();
-    let cell = format!("| {zipf} | 25% | {:.2} |", spans[0] / spans[1]);
-    assert!(said.contains(&cell), "{cell} in {said}");
-    // Several seeds are means and ranges, and each is a line for programs.
-    let seeds = text(&sim(at.path(), &[&run[..], &["--seeds", "1,2"]].concat()).stdout);
-    assert!(seeds.contains(" to ") && seeds.contains(" of 4 runs"), "{seeds}");
-    let csv = text(&sim(at.path(), &[&run[..], &["--seeds", "1,2", "--output", "csv"]].concat()).stdout);
-    assert_eq!(csv.lines().count(), 1 + 2 * 2 * 3, "{csv}");
-    grid("\"arc\"", &load("25%", zipf));
-    let wrong = sim(at.path(), &run);
-    assert_eq!((wrong.status.code(), text(&wrong.stdout).len()), (Some(2), 0));
-    assert!(text(&wrong.stderr).contains("there is no scheme `arc`"), "{}", text(&wrong.stderr));
 }
 
 #[test]

@@ -12,7 +12,7 @@ const ARGUMENTS: [(&str, &str); 7] = [
     ("`--format`", "`format=`"),
     ("`--time-unit s|ms|us|ns`", "`time_unit=`: s, ms, us or ns"),
     ("`--columns time:ms,offset:sectors,length,op`", "`columns=\"time:ms,offset:sectors,length,op\"`"),
-    ("`--closed`, or `closed = true` beside the trace in a grid", "`closed=True`"),
+    ("`--closed`", "`closed=True`"),
     ("--block", "`block=`"),
     ("--until", "until="),
 ];

@@ -39,8 +39,7 @@ pub enum SimulateError {
     /// Requests without times cannot come at their times.
     #[error(
         "trace {number} has no times of its requests, so they would all come at once; nothing was simulated. Replay \
-         it in a closed \
-         loop: `--closed`, or `closed = true` beside the trace in a grid"
+         it in a closed loop: `--closed`"
     )]
     NoTimes {
         /// Number of the trace, from 1.

@@ -3,6 +3,7 @@
 //! skipped with a message if it finds none.
 
 use sim::center::plan::{Plan, Row, run};
+use sim::center::{Failures, Rules, log, records};
 use std::path::{Path, PathBuf};
 
 fn data(parts: &[&str]) -> Option<PathBuf> {
@@ -19,11 +20,17 @@ fn data(parts: &[&str]) -> Option<PathBuf> {
 const KTH: &str = "swf/KTH-SP2-1996-2.1-cln.swf.gz";
 const LANL: &str = "lanl-failures-1996-2005/lanl-failures.csv.gz";
 
-fn rows(axes: &str, check: bool) -> Option<Vec<Row>> {
+fn rows(base: &[(&str, &str)], axes: &[(&str, &str)]) -> Option<Vec<Row>> {
     let root = data(&[KTH, LANL])?;
-    let text = format!("failures = \"{LANL}\"\n[[log]]\nname = \"KTH\"\npath = \"{KTH}\"\n{axes}");
-    let plan = Plan::parse(&text).unwrap();
-    Some(run(&plan.load(&root).unwrap(), plan.repeats, Some(2), check).unwrap())
+    let log = log::open(&root.join(KTH), &Rules::default(), None).unwrap();
+    let failures = Failures::new(records::open(&root.join(LANL), 20).unwrap());
+    let values = |words: &str| words.split(' ').map(str::to_owned).collect();
+    let plan = Plan {
+        repeats: 1,
+        base: base.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        axes: axes.iter().map(|(name, words)| (name.to_string(), values(words))).collect(),
+    };
+    Some(run(&plan, &log, Some(&failures), Some(2), false).unwrap())
 }
 
 fn metric(rows: &[Row], cell: &[(&str, &str)], name: &str) -> f64 {
@@ -33,8 +40,8 @@ fn metric(rows: &[Row], cell: &[(&str, &str)], name: &str) -> f64 {
 
 #[test]
 fn with_recovery_waits_are_flat_in_the_stripe_count_and_grow_without() {
-    let axes = "[axes]\nstripes = [2, 32]\nrecovery = [\"none\", \"on-the-fly\", \"ideal\"]\n";
-    let Some(rows) = rows(axes, false) else { return };
+    let axes = [("stripes", "2 32"), ("recovery", "none on-the-fly ideal")];
+    let Some(rows) = rows(&[], &axes) else { return };
     let wait = |stripes, recovery| metric(&rows, &[("stripes", stripes), ("recovery", recovery)], "wait_s");
     let ideal = wait("2", "ideal");
     for stripes in ["2", "32"] {
@@ -50,9 +57,8 @@ fn with_recovery_waits_are_flat_in_the_stripe_count_and_grow_without() {
 
 #[test]
 fn jobs_at_risk_are_ordered_as_published() {
-    let axes = "[base]\nalpha = \"0.2\"\nrecovery = \"ideal\"\n[axes]\nreplication = [\"fcfs\", \"shortcut\", \
-        \"dispatch-aware\"]\nthreshold = [0.01, 0.1]\n";
-    let Some(rows) = rows(axes, false) else { return };
+    let axes = [("replication", "fcfs shortcut dispatch-aware"), ("threshold", "0.01 0.1")];
+    let Some(rows) = rows(&[("alpha", "0.2"), ("recovery", "ideal")], &axes) else { return };
     let risk = |replication, t| metric(&rows, &[("replication", replication), ("threshold", t)], "at_risk_percent");
     let (fcfs, small) = (risk("fcfs", "0.01"), risk("shortcut", "0.01"));
     let (large, aware) = (risk("shortcut", "0.1"), risk("dispatch-aware", "0.01"));

@@ -46,8 +46,8 @@ pub(super) type Answer<A> = std::result::Result<A, String>;
 /// Where and how cases run.
 pub(super) struct Executor {
     version: String,
-    /// A file of results, or a folder with a file of each part; without it nothing is kept.
-    results: Option<PathBuf>,
+    /// A folder with a file of each part.
+    results: PathBuf,
     threads: usize,
     /// This part of the cases, of so many.
     pub shard: (u64, u64),
@@ -92,7 +92,7 @@ fn hash_of(path: &Path) -> io::Result<String> {
 
 impl Executor {
     /// Executor of a program of this version, without shards.
-    pub(super) fn new(version: String, results: Option<PathBuf>, threads: Option<usize>) -> Executor {
+    pub(super) fn new(version: String, results: PathBuf, threads: Option<usize>) -> Executor {
         let cores = || std::thread::available_parallelism().map_or(1, Into::into);
         Executor { version, results, threads: threads.unwrap_or_else(cores), shard: (1, 1) }
     }
@@ -104,13 +104,11 @@ impl Executor {
         cases: &[Case],
         one: impl Fn(usize, &Inputs) -> Answer<A> + Sync,
     ) -> Result<Vec<Answer<A>>> {
-        let mut lines = self.lines().map_err(|error| self.unusable(&error))?;
+        let lines = self.lines().map_err(|error| self.unusable(&error))?;
         let (mut answers, mut todo) = (Vec::new(), Vec::new());
         let (mut inputs_seen, mut nth) = (Inputs::new(), BTreeMap::<&str, usize>::new());
-        let mut hashes = Vec::new();
         for (at, case) in cases.iter().enumerate() {
             let placed = self.place(case, &mut inputs_seen);
-            hashes.extend(placed.iter().map(|(hash, ..)| hash.clone()));
             let kept = placed.as_ref().ok().and_then(|(hash, ..)| kept(lines.get(hash)?));
             answers.push(match (placed, kept) {
                 (Err(why), _) => Some(Err(why)),
@@ -125,41 +123,30 @@ impl Executor {
                 }
             });
         }
-        if let Some(results) = &self.results {
-            let [kept, failed] = [true, false].map(|ok| answers.iter().flatten().filter(|of| of.is_ok() == ok).count());
-            eprintln!(
-                "cases      {}, {} at a time: {kept} are kept in {}, {failed} have no input or are another shard's, \
-                 and {} run; the first interrupt lets those under way end",
-                cases.len(),
-                self.threads,
-                results.display(),
-                todo.len(),
-            );
-        }
+        let [kept, failed] = [true, false].map(|ok| answers.iter().flatten().filter(|of| of.is_ok() == ok).count());
+        let (results, all) = (self.results.display(), cases.len());
+        eprintln!(
+            "cases      {all}, {} at a time: {kept} are kept in {results}, {failed} have no input or are another shard's, \
+             and {} run; the first interrupt lets those under way end",
+            self.threads,
+            todo.len(),
+        );
         // The first cases of each run first: then the time left of all runs is known soon.
         todo.sort_by_key(|job| job.nth);
         for (job, answer) in todo.iter().zip(self.run_all(&todo, one)?) {
-            if let Some(Ok(answer)) = &answer {
-                lines.insert(job.hash.clone(), line(&job.hash, answer)?);
-            }
             answers[job.at] = answer;
         }
         if answers.iter().any(Option::is_none) {
-            let (done, results) = (answers.iter().flatten().count(), self.results.clone().unwrap_or_default());
-            eprintln!("interrupted: {done} of {} cases are done and kept in {}", cases.len(), results.display());
+            let done = answers.iter().flatten().count();
+            eprintln!("interrupted: {done} of {all} cases are done and kept in {results}");
             eprintln!("the same command goes on from there");
             return Err(Failure::Said(exit::INTERRUPTED));
         }
-        let answers: Vec<Answer<A>> = answers.into_iter().flatten().collect();
-        if answers.iter().all(Answer::is_ok) {
-            self.sort(&hashes, &lines).map_err(|error| self.unusable(&error))?;
-        }
-        Ok(answers)
+        Ok(answers.into_iter().flatten().collect())
     }
 
     fn unusable(&self, error: &io::Error) -> Failure {
-        let path = self.results.clone().unwrap_or_default();
-        let problem = Failure::of_io(&path.display().to_string(), error).so("finished cases are not lost");
+        let problem = Failure::of_io(&self.results.display().to_string(), error).so("finished cases are not lost");
         problem.try_this("give another path with --results").into()
     }
 
@@ -189,9 +176,7 @@ impl Executor {
     ) -> Result<Vec<Option<Answer<A>>>> {
         let progress = Progress::new(todo.iter().map(|job| job.case.run.as_str()));
         let (bar, stop) = (progress.bar.clone(), Arc::new(AtomicBool::new(false)));
-        if self.results.is_some() {
-            stop_at_interrupt(&stop, &bar)?;
-        }
+        stop_at_interrupt(&stop, &bar)?;
         let file = self.append().map_err(|error| self.unusable(&error))?;
         let state = Mutex::new((progress, file));
         let done = side_by_side(todo, Some(self.threads), |job| {
@@ -202,7 +187,7 @@ impl Executor {
             let mut answer = alone(|| one(job.at, &job.inputs));
             let cpu_s = seconds(ClockId::ThreadCPUTime) - before;
             let (progress, file) = &mut *state.lock().expect("no thread panics with it");
-            if let (Ok(of), Some(file)) = (&answer, file) {
+            if let Ok(of) = &answer {
                 let written = line(&job.hash, of).and_then(|line| file.write_all(line.as_bytes()));
                 answer = written.map_err(|error| format!("its result is not kept: {error}")).and(answer);
             }
@@ -215,52 +200,27 @@ impl Executor {
 
     /// Kept lines, by the hash of their case; the last line of a case counts.
     fn lines(&self) -> io::Result<BTreeMap<String, String>> {
-        let paths = match &self.results {
-            None => Vec::new(),
-            Some(path) if path.is_dir() => {
-                let paths = fs::read_dir(path)?.map(|entry| Ok(entry?.path()));
-                let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
-                paths.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
-                paths
-            }
-            Some(path) => vec![path.clone()],
-        };
+        let paths = fs::read_dir(&self.results)?.map(|entry| Ok(entry?.path()));
+        let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+        paths.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
         let mut lines = BTreeMap::new();
         for path in paths {
-            let text = match fs::read(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                read => String::from_utf8_lossy(&read.unwrap_or_default()).into_owned(),
-            };
-            for line in text.lines() {
+            for line in String::from_utf8_lossy(&fs::read(&path)?).lines() {
                 if let Ok(Name { hash }) = serde_json::from_str(line) {
-                    lines.insert(hash, line.to_owned() + "\n");
+                    lines.insert(hash, line.to_owned());
                 }
             }
         }
         Ok(lines)
     }
 
-    /// Opens the file of results at its end, and completes a torn line.
-    fn append(&self) -> io::Result<Option<File>> {
-        let Some(mut path) = self.results.clone() else { return Ok(None) };
-        if path.is_dir() {
-            path.push(format!("{}-of-{}.jsonl", self.shard.0, self.shard.1));
-        } else if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            fs::create_dir_all(parent)?;
-        }
+    /// Opens the file of this part at its end, and completes a torn line.
+    fn append(&self) -> io::Result<File> {
+        let path = self.results.join(format!("{}-of-{}.jsonl", self.shard.0, self.shard.1));
         let torn = fs::read(&path).is_ok_and(|bytes| bytes.last().is_some_and(|&last| last != b'\n'));
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         file.write_all(if torn { b"\n" } else { b"" })?;
-        Ok(Some(file))
-    }
-
-    /// Rewrites a file of results in the order of its cases, so that it does not depend on the number of threads.
-    fn sort(&self, hashes: &[String], lines: &BTreeMap<String, String>) -> io::Result<()> {
-        let Some(path) = self.results.as_ref().filter(|path| !path.is_dir()) else { return Ok(()) };
-        let text: String = hashes.iter().filter_map(|hash| lines.get(hash).map(String::as_str)).collect();
-        let unfinished = path.with_extension("unfinished");
-        fs::write(&unfinished, text)?;
-        fs::rename(unfinished, path)
+        Ok(file)
     }
 }
 
@@ -298,7 +258,7 @@ mod tests {
     }
 
     fn executor(version: &str, results: &Path, threads: usize) -> Executor {
-        Executor::new(version.into(), Some(results.into()), Some(threads))
+        Executor::new(version.into(), results.into(), Some(threads))
     }
 
     /// Runs the cases; returns how many were not kept.
@@ -313,22 +273,23 @@ mod tests {
     }
 
     #[test]
-    fn results_are_the_same_on_any_number_of_threads_and_survive_being_cut_off() {
-        let at = tempfile::tempdir().unwrap();
+    fn answers_are_the_same_on_any_number_of_threads_and_survive_being_cut_off() {
         let cases = cases(&["a", "b", "c", "d", "e", "f"]);
-        let texts = [1, 4].map(|threads| {
-            let path = at.path().join(threads.to_string());
-            assert_eq!(run(&executor("1", &path, threads), &cases).0, 6);
-            fs::read_to_string(path).unwrap()
+        let [one, four] = [1, 4].map(|threads| {
+            let at = tempfile::tempdir().unwrap();
+            let (ran, answers) = run(&executor("1", at.path(), threads), &cases);
+            assert_eq!(ran, 6);
+            (at, answers)
         });
-        assert_eq!(texts[0], texts[1]);
+        assert_eq!(one.1, four.1);
         // Three and a half lines are left: three cases are not run again.
-        let path = at.path().join("torn");
-        let third = texts[0].match_indices('\n').nth(2).unwrap().0;
-        fs::write(&path, &texts[0][..third + 20]).unwrap();
-        assert_eq!(run(&executor("1", &path, 2), &cases).0, 3);
-        assert_eq!(fs::read_to_string(&path).unwrap(), texts[0]);
-        assert_eq!(run(&executor("2", &path, 2), &cases).0, 6, "another program");
+        let path = one.0.path().join("1-of-1.jsonl");
+        let text = fs::read_to_string(&path).unwrap();
+        let third = text.match_indices('\n').nth(2).unwrap().0;
+        fs::write(&path, &text[..third + 20]).unwrap();
+        assert_eq!(run(&executor("1", one.0.path(), 2), &cases), (3, one.1.clone()));
+        assert_eq!(run(&executor("1", one.0.path(), 2), &cases), (0, one.1));
+        assert_eq!(run(&executor("2", one.0.path(), 2), &cases).0, 6, "another program");
     }
 
     #[test]
@@ -337,7 +298,7 @@ mod tests {
         let mut cases = cases(&["a", "fails", "c"]);
         let input = at.path().join("input").display().to_string();
         (cases[2].words, cases[2].inputs) = (vec![input.clone()], vec![input.clone()]);
-        let executor = executor("1", &at.path().join("results"), 2);
+        let executor = executor("1", at.path(), 2);
         let (ran, answers) = run(&executor, &cases);
         assert_eq!((ran, answers[1].clone()), (2, Err("it fails".into())));
         assert!(answers[0].is_ok() && answers[2].as_ref().unwrap_err().contains("input is missing"));

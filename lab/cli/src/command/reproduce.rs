@@ -1,5 +1,6 @@
 //! `entrepot-lab reproduce`: the experiments of the five papers, each with a verdict.
 
+mod cases;
 mod description;
 mod formula;
 mod html;
@@ -17,7 +18,7 @@ use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use verdict::{Circumstances, Judged, Verdict};
 
 /// Run the experiments of the papers, and judge each published figure
@@ -38,6 +39,7 @@ EXAMPLES:
   entrepot-lab reproduce --list
   entrepot-lab reproduce --quick
   entrepot-lab reproduce Z15 S17 --html report.html
+  entrepot-lab reproduce --descriptions my-experiments --csv cases.csv
   entrepot-lab reproduce --data /srv/traces --shard 1/4 --results /shared/results")]
 pub struct Reproduce {
     /// Experiments, such as Z15; a letter stands for all of its rows. Without any: all.
@@ -70,6 +72,9 @@ pub struct Reproduce {
     /// Print the report as a page in Markdown.
     #[arg(long)]
     markdown: bool,
+    /// Write the numbers that the figures read from each case to a file, as comma-separated values.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
     /// Write the report with charts to one file, which needs no network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -128,10 +133,7 @@ impl Reproduce {
         }
         let report = self.report(&descriptions, &chosen)?;
         if let Some(path) = &self.html {
-            std::fs::write(path, html::page(&report)).map_err(|error| {
-                let what = path.display().to_string();
-                Failure::from(Failure::of_io(&what, &error).so("finished cases are kept"))
-            })?;
+            written(path, &html::page(&report))?;
         }
         match (self.json, self.markdown) {
             (true, _) => shown::json(&report)?,
@@ -155,7 +157,7 @@ impl Reproduce {
         std::fs::create_dir_all(&self.results)
             .map_err(|error| Failure::of_io(&self.results.display().to_string(), &error))?;
         let (version, threads) = (executor::version()?, self.threads.map(usize::from));
-        let mut executor = Executor::new(version.clone(), Some(self.results.clone()), threads);
+        let mut executor = Executor::new(version.clone(), self.results.clone(), threads);
         executor.shard = self.shard;
         let done = executor.run(&cases, |at, inputs| answer(&cases[at].words, inputs))?;
         let mut runs: BTreeMap<String, Commands> = BTreeMap::new();
@@ -182,6 +184,9 @@ impl Reproduce {
         let cpu_s = runs.values().map(|of| of.cpu_s).sum();
         let done = done.into_iter().map(|done| done.map(|kept| kept.answer));
         let answers = cases.iter().map(|case| case.words.clone()).zip(done).collect();
+        if let Some(path) = &self.csv {
+            written(path, &cases::csv(descriptions, chosen, &answers, &self.data, self.quick).map_err(wrong)?)?;
+        }
         let circumstances = Circumstances { descriptions, answers: &answers, data: &self.data, quick: self.quick };
         let row = |experiment: &&Experiment| {
             let (verdict, figures) = circumstances.judge(experiment);
@@ -233,6 +238,12 @@ fn parsed(words: &[String]) -> Answer<Command> {
 fn shard(text: &str) -> Answer<(u64, u64)> {
     let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
     parts.filter(|(i, n)| (1..=*n).contains(i)).ok_or_else(|| "give a part and the number of parts: 1/4".into())
+}
+
+/// Writes a file.
+fn written(path: &Path, text: &str) -> Result<()> {
+    let failed = |error| Failure::of_io(&path.display().to_string(), &error).so("finished cases are kept");
+    Ok(std::fs::write(path, text).map_err(failed)?)
 }
 
 /// A wrong description.

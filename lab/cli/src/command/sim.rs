@@ -7,7 +7,6 @@ mod cluster;
 mod connections;
 mod disk;
 mod figures;
-mod grid;
 mod recovery;
 mod replacement;
 mod stripe;
@@ -22,7 +21,6 @@ use crate::table::{Answer, Output};
 use clap::{Args, Subcommand};
 use node::control::Problem;
 use serde_json::Value;
-use sim::grid::GridError;
 use sim::replay::SurveyError;
 use sim::setup::SetupError;
 use sim::simulate::SimulateError;
@@ -36,7 +34,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[command(after_help = "\
 EXAMPLES:
   entrepot-lab sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
-  entrepot-lab sim cache --grid grid.toml
   entrepot-lab sim center --jobs KTH.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
   entrepot-lab sim cluster --nodes 3,10,100,1000
   entrepot-lab sim connections --read --depth 16
@@ -138,10 +135,5 @@ fn simulate_problem(error: &SimulateError) -> Problem {
         return survey_problem(error);
     }
     let wrong = matches!(error, SimulateError::Setup(_) | SimulateError::Level(_) | SimulateError::NoTimes { .. });
-    said(&error.to_string(), wrong)
-}
-
-fn grid_problem(error: &GridError) -> Problem {
-    let wrong = matches!(error, GridError::File(_) | GridError::Setup(_) | GridError::Compare { .. });
     said(&error.to_string(), wrong)
 }

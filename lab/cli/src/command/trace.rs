@@ -76,9 +76,9 @@ fn format_named(name: &str) -> std::result::Result<Format, String> {
     Format::named(name).ok_or_else(|| format!("no such format; there are {}", Format::names()))
 }
 
-/// How a trace is read.
+/// How the records of a trace are decoded.
 #[derive(Debug, Args)]
-struct Reading {
+pub(super) struct Decoding {
     /// The format, if the content does not tell it.
     #[arg(long, value_parser = format_named)]
     format: Option<Format>,
@@ -92,6 +92,27 @@ struct Reading {
     /// Unit of time where the format does not say it (disksim).
     #[arg(long, value_enum)]
     time_unit: Option<Unit>,
+}
+
+impl Decoding {
+    /// Options of the reader; blocks have this size where the format counts in blocks.
+    pub(super) fn options(&self, block_bytes: Option<u32>) -> Options {
+        Options {
+            format: self.format,
+            lenient: self.lenient,
+            columns: self.columns.clone(),
+            time_unit: self.time_unit.map(TimeUnit::from),
+            block_bytes,
+            ..Options::default()
+        }
+    }
+}
+
+/// How a trace is read.
+#[derive(Debug, Args)]
+struct Reading {
+    #[command(flatten)]
+    decoding: Decoding,
     /// Size of a block where the format counts in blocks (arc, lirs, oracle-general), and of the blocks of the
     /// footprint; 4096 if not given.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
@@ -111,15 +132,10 @@ struct Reading {
 impl Reading {
     fn options(&self) -> Options {
         Options {
-            format: self.format,
-            lenient: self.lenient,
-            columns: self.columns.clone(),
-            time_unit: self.time_unit.map(TimeUnit::from),
-            block_bytes: self.block_size,
             action: self.action.as_bytes().first().copied().unwrap_or(b'Q'),
             mpiio: self.mpiio,
             sort: self.sort,
-            ..Options::default()
+            ..self.decoding.options(self.block_size)
         }
     }
 }

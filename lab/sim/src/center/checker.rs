@@ -7,10 +7,10 @@
 
 use policy::schedule::easy::JobId;
 use policy::time::Time;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Results of the promises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Promises {
     /// Jobs that started when promised or earlier.
     pub kept: u64,

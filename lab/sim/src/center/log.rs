@@ -11,7 +11,7 @@
 
 use crate::setup::SetupError;
 use policy::time::Time;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -33,8 +33,7 @@ pub struct Job {
 }
 
 /// Rules for jobs that cannot be simulated as logged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rules {
     /// Cancelled jobs (status 5): `never-ran` drops those without run time, `drop` all, `keep` none.
     pub cancelled: String,
@@ -113,7 +112,7 @@ impl Rules {
 }
 
 /// Contents of a log, and the results of its repair.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Census {
     /// Lines that are a job.
     pub records: u64,

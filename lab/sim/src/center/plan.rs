@@ -1,155 +1,40 @@
-//! Grids of centres: logs, axes whose values are combined, repeats with other seeds, and the table of results.
+//! Sweeps over settings of a centre: every combination, repeats with other seeds, and the table of results.
 //!
-//! ```toml
-//! name = "stripe counts"
-//! failures = "lanl-failures.csv.gz"
-//! system = 20
-//! repeats = 5                          # seeds 1 to 5
-//! [[log]]
-//! name = "KTH"
-//! path = "KTH-SP2-1996-2.1-cln.swf.gz"
-//! [base]                               # settings that differ from the defaults
-//! io-nodes = 64
-//! [axes]                               # every combination is a row
-//! stripes = [2, 4, 8, 16, 32]
-//! recovery = ["none", "on-the-fly", "ideal"]
-//! ```
-//! Comparisons between rows are computed here. A job counts as *waiting* if it waited in any row of its log, load and
-//! seed. A job counts as *struck* if a failure harmed it in the row that has neither recovery nor replication but is
+//! Comparisons between rows are computed here. A job counts as *waiting* if it waited in any row of its load and seed.
+//! A job counts as *struck* if a failure harmed it in the row that has neither recovery nor replication but is
 //! otherwise equal.
 
-use super::log::{LogError, Rules};
+use super::Log;
 use super::outages::Failures;
-use super::records::RecordsError;
 use super::setup::Setup;
 use super::world::{JobOutcome, Report, simulate};
-use super::{Log, log, records};
-use crate::grid::{Case, Cell, Word, cross, side_by_side};
+use crate::grid::{Case, Cell, cross, side_by_side};
 use crate::setup::{Settable, SetupError};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
-/// A grid file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Settings of the rows.
+#[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// Title of the table.
-    #[serde(default)]
-    pub name: String,
-    /// Path of LANL's failure records.
-    pub failures: Option<PathBuf>,
-    /// Number of the system in the records.
-    #[serde(default = "system_20")]
-    pub system: u32,
     /// Number of seeds, from that of the base on.
-    #[serde(default = "one")]
     pub repeats: u64,
-    /// Job logs of the grid.
-    pub log: Vec<LogWish>,
     /// Settings that differ from the defaults.
-    #[serde(default)]
-    pub base: BTreeMap<String, Word>,
-    /// Settings that vary.
-    #[serde(default)]
-    pub axes: BTreeMap<String, Vec<Word>>,
-}
-
-fn system_20() -> u32 {
-    20
-}
-
-fn one() -> u64 {
-    1
-}
-
-/// A log of a plan.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LogWish {
-    /// Name of the log.
-    pub name: String,
-    /// Path of the log.
-    pub path: PathBuf,
-    /// Processors of the machine; without it the log's own number is used.
-    pub procs: Option<u32>,
-    /// Rules of its repair.
-    #[serde(default)]
-    pub clean: Rules,
-    /// Settings that differ from the base for this log.
-    #[serde(default)]
-    pub set: BTreeMap<String, Word>,
-}
-
-/// Error in a plan or its files.
-#[derive(Debug, thiserror::Error)]
-pub enum PlanError {
-    /// The grid file is malformed.
-    #[error(
-        "the grid file is not valid: {0}; nothing was simulated. See `entrepot-lab sim center --help` for an example"
-    )]
-    File(String),
-    /// A setting is invalid.
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-    /// A log cannot be read.
-    #[error("log {name}: {source}")]
-    Log {
-        /// Name of the log.
-        name: String,
-        /// Error of the log.
-        source: LogError,
-    },
-    /// The failure records cannot be read.
-    #[error(transparent)]
-    Records(#[from] RecordsError),
-}
-
-/// A plan and the contents of its files.
-pub struct Loaded {
-    /// Logs with their names.
-    pub logs: Vec<(String, Log)>,
-    /// Failure records and their fit.
-    pub failures: Option<Failures>,
-    cases: Vec<Case<Setup>>,
+    pub base: BTreeMap<String, String>,
+    /// Settings that vary; every combination is a row.
+    pub axes: BTreeMap<String, Vec<String>>,
 }
 
 impl Plan {
-    /// Reads a grid file.
-    pub fn parse(text: &str) -> Result<Plan, PlanError> {
-        let plan: Plan = toml::from_str(text).map_err(|error| PlanError::File(error.to_string()))?;
-        if plan.log.is_empty() {
-            return Err(PlanError::File("there is no [[log]]".into()));
-        }
-        if !(1..=10_000).contains(&plan.repeats) {
-            return Err(PlanError::File("repeats are 1 to 10000".into()));
-        }
-        Ok(plan)
+    /// Returns the setup without the axes.
+    pub fn setup(&self) -> Result<Setup, SetupError> {
+        let mut setup = Setup::default();
+        self.base.iter().try_for_each(|(name, value)| setup.set(name, value))?;
+        Ok(setup)
     }
 
-    /// Checks all settings, then reads logs and records, whose paths are relative to `beside`.
-    pub fn load(&self, beside: &Path) -> Result<Loaded, PlanError> {
-        let cases = self.cases()?;
-        let mut logs = Vec::new();
-        for wish in &self.log {
-            let log = log::open(&beside.join(&wish.path), &wish.clean, wish.procs)
-                .map_err(|source| PlanError::Log { name: wish.name.clone(), source })?;
-            logs.push((wish.name.clone(), log));
-        }
-        let records = self.failures.as_ref().map(|path| records::open(&beside.join(path), self.system)).transpose()?;
-        Ok(Loaded { logs, failures: records.map(Failures::new), cases })
-    }
-
-    fn cases(&self) -> Result<Vec<Case<Setup>>, SetupError> {
-        let mut cases = Vec::new();
-        for (input, wish) in self.log.iter().enumerate() {
-            let mut setup = Setup::default();
-            for (name, value) in self.base.iter().chain(&wish.set) {
-                setup.set(name, &value.to_string())?;
-            }
-            cases.push(Case { cell: Cell::from([("log".to_owned(), wish.name.clone())]), input, setup });
-        }
-        cross(cases, self.axes.iter().map(|(axis, values)| (axis.as_str(), values.as_slice())))
+    /// Returns the setups of all rows.
+    pub fn cases(&self) -> Result<Vec<Case<Setup>>, SetupError> {
+        cross(self.setup()?, self.axes.iter().map(|(axis, values)| (axis.as_str(), values.as_slice())))
     }
 }
 
@@ -161,7 +46,7 @@ struct Done {
 }
 
 /// One row of the table: a cell, with means over the repeats.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The values of the axes.
     pub cell: Cell,
@@ -169,16 +54,22 @@ pub struct Row {
     pub metrics: BTreeMap<String, (f64, f64)>,
 }
 
-/// Simulates all cases on `threads` threads and makes the table. `check` as for [`simulate`].
-pub fn run(loaded: &Loaded, repeats: u64, threads: Option<usize>, check: bool) -> Result<Vec<Row>, PlanError> {
-    let cases = &loaded.cases;
-    let runs: Vec<_> = cases.iter().flat_map(|case| (0..repeats).map(move |repeat| (case, repeat))).collect();
+/// Simulates all rows on `threads` threads and makes the table. `check` as for [`simulate`].
+pub fn run(
+    plan: &Plan,
+    log: &Log,
+    failures: Option<&Failures>,
+    threads: Option<usize>,
+    check: bool,
+) -> Result<Vec<Row>, SetupError> {
+    let cases = plan.cases()?;
+    let runs: Vec<_> = cases.iter().flat_map(|case| (0..plan.repeats).map(move |repeat| (case, repeat))).collect();
     let done = side_by_side(&runs, threads, |(case, repeat)| {
         let setup = Setup { seed: case.setup.seed.wrapping_add(*repeat), ..case.setup.clone() };
-        one_case(&setup, &loaded.logs[case.input].1, loaded.failures.as_ref(), check)
+        one_case(&setup, log, failures, check)
     });
     let done = done.into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(table(cases, &done, repeats as usize))
+    Ok(table(&cases, &done, plan.repeats as usize))
 }
 
 fn one_case(setup: &Setup, log: &Log, failures: Option<&Failures>, check: bool) -> Result<Done, SetupError> {
@@ -236,7 +127,7 @@ fn is_bare(case: &Case<Setup>, of: &Case<Setup>) -> bool {
         threshold: case.setup.threshold,
         ..of.setup.clone()
     };
-    is(&case.setup) && case.input == of.input && case.setup == other
+    is(&case.setup) && case.setup == other
 }
 
 fn own_metrics(done: &Done, waited: &[bool], add: &mut impl FnMut(&'static str, f64)) {
@@ -293,24 +184,10 @@ fn mean_sd(values: &[f64]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const GRID: &str = r#"
-        failures = "f.csv"
-        system = 1
-        repeats = 2
-        [[log]]
-        name = "a"
-        path = "a.swf"
-        [base]
-        io-nodes = 4
-        check-every = "10min"
-        [axes]
-        stripes = [1, 2, 4]
-        recovery = ["none", "on-the-fly", "ideal"]
-    "#;
+    use crate::center::{log, records};
 
     /// A small, busy centre with nodes that fail often.
-    fn files() -> tempfile::TempDir {
+    fn center() -> (Log, Failures) {
         let at = tempfile::tempdir().unwrap();
         let mut rng = crate::generate::Rng::new(5, 0);
         let job = |n: u64| format!("{n} {} 0 {} {} -1 -1 -1 9000 -1 1\n", n * 600, 600 + rng.below(7000), 1 + n % 16);
@@ -325,17 +202,27 @@ mod tests {
             )
         };
         std::fs::write(at.path().join("f.csv"), "head\n".to_owned() + &(0..100).map(line).collect::<String>()).unwrap();
-        at
+        let log = log::open(&at.path().join("a.swf"), &log::Rules::default(), None).unwrap();
+        (log, Failures::new(records::open(&at.path().join("f.csv"), 1).unwrap()))
+    }
+
+    fn plan(base: &[(&str, &str)], axes: &[(&str, &str)]) -> Plan {
+        let values = |words: &str| words.split(' ').map(str::to_owned).collect();
+        Plan {
+            repeats: 2,
+            base: base.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            axes: axes.iter().map(|(name, words)| (name.to_string(), values(words))).collect(),
+        }
     }
 
     #[test]
     fn the_table_shows_what_recovery_is_good_for_and_is_the_same_on_any_threads() {
-        let at = files();
-        let plan = Plan::parse(GRID).unwrap();
-        let loaded = plan.load(at.path()).unwrap();
-        let rows = run(&loaded, plan.repeats, Some(3), true).unwrap();
+        let (log, failures) = center();
+        let axes = [("stripes", "1 2 4"), ("recovery", "none on-the-fly ideal")];
+        let plan = plan(&[("io-nodes", "4"), ("check-every", "10min")], &axes);
+        let rows = run(&plan, &log, Some(&failures), Some(3), true).unwrap();
         assert_eq!(rows.len(), 9);
-        assert_eq!(rows, run(&loaded, plan.repeats, Some(1), false).unwrap());
+        assert_eq!(rows, run(&plan, &log, Some(&failures), Some(1), false).unwrap());
         let row = |stripes: &str, recovery: &str| {
             let is = |row: &&Row| row.cell["stripes"] == stripes && row.cell["recovery"] == recovery;
             &rows.iter().find(is).unwrap().metrics
@@ -354,15 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_found_before_anything_is_read() {
-        let at = tempfile::tempdir().unwrap();
-        let wrong = |from: &str, to: &str| {
-            Plan::parse(&GRID.replace(from, to)).and_then(|plan| plan.load(at.path()).map(|_| ()))
-        };
-        assert!(matches!(wrong("[axes]", "[axis]"), Err(PlanError::File(_))));
-        assert!(matches!(wrong("ideal", "idle"), Err(PlanError::Setup(_))));
-        assert!(matches!(wrong("repeats = 2", "repeats = 0"), Err(PlanError::File(_))));
-        assert!(matches!(wrong("stripes =", "stripe ="), Err(PlanError::Setup(_))));
-        assert!(matches!(wrong("x", "x"), Err(PlanError::Log { .. })));
+    fn wrong_settings_and_axes_are_refused() {
+        assert!(plan(&[("stripes", "4")], &[("recovery", "none ideal")]).cases().is_ok());
+        assert!(plan(&[("stripe", "4")], &[]).cases().is_err());
+        assert!(plan(&[], &[("recovery", "none idle")]).cases().is_err());
     }
 }

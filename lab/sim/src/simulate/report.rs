@@ -3,10 +3,10 @@
 use crate::latency::Latencies;
 use crate::world::{LevelTally, StreamTally, Tally};
 use policy::cache::StreamStats;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 /// Figures of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// Virtual time from the first request to the last answer, in seconds.
     #[serde(serialize_with = "short")]
@@ -42,12 +42,12 @@ pub struct Report {
     /// Replies over the link.
     pub link_replies: u64,
     /// Response times per stream, if requested.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamFigures>,
 }
 
 /// A distribution of response times, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
     /// Number of requests.
     pub count: u64,
@@ -69,7 +69,7 @@ pub struct Times {
 }
 
 /// Figures of a level, in blocks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LevelFigures {
     /// Capacity of the level in blocks.
     pub capacity_blocks: u32,
@@ -105,12 +105,12 @@ pub struct LevelFigures {
     /// Number of evicted blocks.
     pub evicted: u64,
     /// Figures per stream, if requested.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<LevelStream>,
 }
 
 /// Figures of a stream at a level.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LevelStream {
     /// Number of the stream.
     pub stream: u32,
@@ -128,7 +128,7 @@ pub struct LevelStream {
 }
 
 /// Response times of one stream.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StreamFigures {
     /// Number of the stream.
     pub stream: u32,

@@ -380,12 +380,13 @@ mod tests {
     }
 
     #[test]
-    fn every_case_of_the_embedded_files_is_a_command() {
-        let all = Descriptions::load(None).expect("the embedded files");
-        let every: Vec<_> = all.experiments.iter().collect();
-        for quick in [true, false] {
+    fn every_case_of_the_files_is_a_command() {
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../grids");
+        for (folder, quick) in [(None, true), (None, false), (Some(&*own), false)] {
+            let all = Descriptions::load(folder).expect("valid files");
+            let every: Vec<_> = all.experiments.iter().collect();
             let cases = all.cases(&every, Path::new("/data"), quick).expect("cases");
-            assert!(cases.len() > 100);
+            assert!(cases.len() > if folder.is_some() { 50 } else { 100 });
             for case in cases {
                 super::super::parsed(&case.words).unwrap_or_else(|error| panic!("{:?}: {error}", case.words));
             }

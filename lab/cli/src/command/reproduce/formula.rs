@@ -50,6 +50,16 @@ impl Formula {
         if parser.rest().is_empty() { Ok(formula) } else { Err(parser.wrong("an operator")) }
     }
 
+    /// The paths that the formula reads.
+    pub(super) fn paths(&self) -> Vec<Vec<String>> {
+        match self {
+            Formula::Number(_) => Vec::new(),
+            Formula::Path(path, _) => vec![path.clone()],
+            Formula::Binary(_, left, right) => [left.paths(), right.paths()].concat(),
+            Formula::Aggregate(_, inner, _) => inner.paths(),
+        }
+    }
+
     /// Evaluates the formula over the answers.
     pub(super) fn evaluate(&self, answers: &[(&Cell, &Value)]) -> Result<Table, String> {
         match self {
@@ -75,7 +85,7 @@ impl Formula {
 }
 
 /// The number at a path; a boolean counts as 0 or 1.
-fn at(answer: &Value, path: &[String]) -> Option<f64> {
+pub(super) fn at(answer: &Value, path: &[String]) -> Option<f64> {
     let found = answer.pointer(&format!("/{}", path.join("/")))?;
     found.as_f64().or_else(|| found.as_bool().map(f64::from))
 }

@@ -1,6 +1,6 @@
 //! The report as text: the list, the table on a terminal, and the page in Markdown.
 
-use super::description::{Descriptions, Experiment};
+use super::description::{Descriptions, Experiment, Setup};
 use super::verdict::{Judged, Verdict};
 use super::{Report, Row};
 use crate::chart::number;
@@ -168,6 +168,15 @@ pub(super) fn markdown(report: &Report) -> String {
         if let Some(of) = deciding.max_by_key(|of| of.verdict) {
             let cells =
                 [&*row.id, row.verdict.word(), &of.name, &published(of), &ours(of)].map(|s| s.replace('|', "/"));
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+    }
+    text += "\nWith devices, parameters or algorithms of our own, which do not judge a paper:\n\n\
+             <!-- not compared: as above -->\n| | figure | published, or aim | ours |\n|---|---|---|---|\n";
+    for row in &report.rows {
+        let is_modern = |of: &&Judged| report.runs.get(&of.run).is_some_and(|run| run.setup == Setup::Modern);
+        for of in row.figures.iter().filter(is_modern).filter(|of| of.missing.is_none()) {
+            let cells = [&*row.id, &of.name, &published(of), &ours(of)].map(|s| s.replace('|', "/"));
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
     }

@@ -1,14 +1,15 @@
 //! `entrepot-lab sim cache`: a hierarchy of caches over a device, driven by traces.
 
-use super::traces::TraceArgs;
+use super::figures::{self, Done};
+use super::traces::{NamedTrace, TraceArgs};
 use super::words::threads;
-use super::{figures, grid, remark, setup_problem, simulate_problem};
+use super::{remark, setup_problem, simulate_problem};
 use crate::failure::Result;
 use crate::table::{Answer, Output};
 use clap::{Args, ValueEnum};
 use node::control::Problem;
 use serde_json::json;
-use sim::grid::{Case, Cell};
+use sim::grid::{Case, Cell, side_by_side};
 use sim::replay::Streams;
 use sim::setup::{LevelSetup, Settable, Setup};
 use sim::simulate::{self, Opener};
@@ -36,27 +37,12 @@ DISKS (--disk):
   cheetah9lp   atlas10k   ssd-sata   ssd-nvme   constant:5ms   plain:read=71.2MB,write=60MB,latency=1ms
   none: one level whose fetches are done at once, for hit ratios
 
-A GRID FILE:
-  name = \"coordinators\"
-  [[trace]]
-  name = \"oltp\"
-  path = \"oltp.spc\"
-  [axes]
-  pair = [\"ra\", \"linux\", \"sarc\", \"amp\"]
-  l1_size = [\"5%\", \"1%\"]
-  l2_size = [\"200%\", \"100%\", \"10%\", \"5%\"]
-  coordinator = [\"none\", \"du\", \"pfc\"]
-  [compare]
-  axis = \"coordinator\"
-  baseline = \"none\"
-
 EXAMPLES:
   entrepot-lab sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
   entrepot-lab sim cache --trace multi.spc --closed --l1 ra --l2 sarc --compare none,labels,pfc,du
   entrepot-lab sim cache --trace a.spc --trace b.spc --l1 amp --l2 amp --disks 5 --raid 5 --output json
   entrepot-lab sim cache --trace vod.csv --l1 stream --l1-trigger ets --timeline inventory.csv
-  entrepot-lab sim cache --trace OLTP.lis.zst --disk none --l1 none --compare l1_size=1000,l1_size=5000
-  entrepot-lab sim cache --grid grid.toml --threads 8")]
+  entrepot-lab sim cache --trace OLTP.lis.zst --disk none --l1 none --compare l1_size=1000,l1_size=5000")]
 pub struct Cache {
     #[command(flatten)]
     traces: TraceArgs,
@@ -97,25 +83,19 @@ pub struct Cache {
     world: WorldArgs,
     /// Several policies side by side: coordinators, triggers, prefetchers for all levels, or AXIS=VALUE, separated by
     /// commas (by semicolons if one has parameters).
-    #[arg(long, value_name = "POLICIES", conflicts_with = "grid")]
+    #[arg(long, value_name = "POLICIES")]
     compare: Option<String>,
-    /// Run a whole grid.
-    #[arg(long, value_name = "GRID.TOML", conflicts_with_all = ["trace", "generate"])]
-    grid: Option<PathBuf>,
-    /// File of a grid's results, from which it resumes; without it, GRID.results.jsonl in the current directory.
-    #[arg(long, value_name = "FILE", requires = "grid")]
-    results: Option<PathBuf>,
     /// Cases that run side by side; without it, as many as there are cores.
     #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
     /// Write samples of the streams' read-ahead inventories to this file, as comma-separated values.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "compare"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "compare")]
     timeline: Option<PathBuf>,
     /// Time between two samples.
     #[arg(long, default_value = "100ms", value_name = "TIME")]
     timeline_every: String,
     /// Write every answered request to this file, as comma-separated values.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "compare"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "compare")]
     log: Option<PathBuf>,
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]
@@ -212,30 +192,28 @@ enum StreamsArg {
 
 impl Cache {
     pub fn run(self) -> Result<u8> {
-        if let Some(path) = &self.grid {
-            return grid::run(path, self.results.as_deref(), self.threads, self.output);
-        }
         self.answer()?.write()
     }
 
     /// One world, or the compared policies, on the named traces.
     pub fn answer(&self) -> Result<Answer> {
         let setup = self.setup()?;
-        let wishes = self.traces.wishes()?;
         let cut = setup.cut().map_err(|error| setup_problem(&error))?;
-        let openers =
-            wishes.iter().map(|wish| grid::opener(wish, "".as_ref(), cut.block_bytes)).collect::<Result<Vec<_>>>()?;
-        let traces: Vec<&dyn Opener> = openers.iter().map(|opener| &**opener).collect();
+        let named = self.traces.named(cut.block_bytes)?;
+        let traces: Vec<&dyn Opener> = named.iter().map(|trace| &*trace.opener).collect();
         // Options are checked before long traces are read.
         simulate::check(&setup).map_err(|error| setup_problem(&error))?;
         let policies = self.policies(&setup)?;
         let survey = simulate::survey(&setup, &traces).map_err(|error| simulate_problem(&error))?;
-        for (wish, trace) in wishes.iter().zip(survey.traces()) {
-            remark(self.output, &format!("trace      {}\n{trace}\n\n", wish.name))?;
+        for (NamedTrace { name, .. }, trace) in named.iter().zip(survey.traces()) {
+            remark(self.output, &format!("trace      {name}\n{trace}\n\n"))?;
         }
         if !policies.is_empty() {
-            let done = grid::side_by_side(&policies, &traces, &survey, self.threads)?;
-            return Ok(figures::compared(&done, self.output));
+            let done = side_by_side(&policies, self.threads, |Case { cell, setup }| {
+                let report = simulate::run(setup, &survey, &traces).map_err(|error| simulate_problem(&error))?.report;
+                Ok(Done { cell: cell.clone(), setup: setup.clone(), report })
+            });
+            return Ok(figures::compared(&done.into_iter().collect::<Result<Vec<_>>>()?, self.output));
         }
         for path in self.timeline.iter().chain(&self.log) {
             figures::write(path, "")?;
@@ -335,7 +313,7 @@ impl Cache {
             setup.set(&axis, &value)?;
             simulate::check(&setup)?;
             let cell = Cell::from([("policy".to_owned(), name.to_owned())]);
-            Ok(Case { cell, input: 0, setup })
+            Ok(Case { cell, setup })
         });
         let cases: std::result::Result<_, _> = cases.collect();
         Ok(cases.map_err(|error| setup_problem(&error))?)

@@ -7,11 +7,8 @@ use crate::table::{self, Answer, Column, Output, column};
 use clap::Args;
 use node::control::Problem;
 use serde_json::json;
-use sim::center::log::Census;
-use sim::center::plan::{self, Loaded, LogWish, Plan, PlanError};
-use sim::center::{Failures, Report, Rules, Sample, Setup, Waits};
-use sim::grid::Word;
-use sim::setup::Settable;
+use sim::center::plan::{self, Plan};
+use sim::center::{Failures, Log, Report, Rules, Sample, Setup, Waits, log, records};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -23,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// job at the head of the queue started later than it was promised though no job ran past its estimate.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-SETTINGS (--set NAME=VALUE, --sweep NAME=V1,V2,..., and in grid files), with their defaults:
+SETTINGS (--set NAME=VALUE, --sweep NAME=V1,V2,...), with their defaults:
   stripes=4              I/O nodes over which a job's input is striped
   io-nodes=64            I/O nodes in all
   recovery=none          none, offline, on-the-fly, ideal (no I/O node ever fails)
@@ -47,30 +44,17 @@ CLEANING (--clean RULE=WHAT), defaults first:
   cancelled=never-ran|drop|keep   zero-run=drop|1s     too-wide=drop|clamp   no-estimate=run|drop
   overrun=extend|cut|keep         order=sort|refuse    malformed=refuse|skip
 
-A GRID FILE:
-  failures = \"lanl-failures.csv.gz\"
-  repeats = 5
-  [[log]]
-  name = \"KTH\"
-  path = \"KTH-SP2-1996-2.1-cln.swf.gz\"
-  [base]
-  io-nodes = 64
-  [axes]
-  stripes = [2, 4, 8, 16, 32, 64]
-  recovery = [\"none\", \"offline\", \"on-the-fly\", \"ideal\"]
-
 EXAMPLES:
   entrepot-lab sim center --jobs KTH.swf.gz
   entrepot-lab sim center --jobs KTH.swf.gz --failures lanl-failures.csv.gz --stripes 32 --recovery on-the-fly
   entrepot-lab sim center --jobs RICC.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
-  entrepot-lab sim center --jobs RICC.swf.gz --replication shortcut --sweep threshold=0.01,0.1 --sweep alpha=0.2,0.5,2,inf
-  entrepot-lab sim center --grid grids/center-recovery.toml --data DIRECTORY")]
+  entrepot-lab sim center --jobs RICC.swf.gz --replication shortcut --sweep threshold=0.01,0.1 --sweep alpha=0.2,0.5,2,inf")]
 pub struct Center {
     /// The job log, in the Standard Workload Format; plain, .gz or .zst.
-    #[arg(long, value_name = "LOG.swf", required_unless_present = "grid")]
-    jobs: Option<PathBuf>,
+    #[arg(long, value_name = "LOG.swf")]
+    jobs: PathBuf,
     /// LANL's failure records; without them no I/O node fails.
-    #[arg(long, value_name = "FILE", conflicts_with = "grid")]
+    #[arg(long, value_name = "FILE")]
     failures: Option<PathBuf>,
     /// Number of one of LANL's systems.
     #[arg(long, default_value_t = 20, value_name = "N")]
@@ -109,19 +93,13 @@ pub struct Center {
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<Setting>,
     /// Vary a setting; several are combined.
-    #[arg(long, value_name = "NAME=V1,V2,...", value_parser = axis, conflicts_with = "grid")]
+    #[arg(long, value_name = "NAME=V1,V2,...", value_parser = axis)]
     sweep: Vec<Axis>,
     /// Number of seeds; means are shown.
-    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "grid")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     repeats: u64,
-    /// Simulate all runs of a grid file.
-    #[arg(long, value_name = "GRID.TOML", conflicts_with_all = ["jobs", "clean", "procs"])]
-    grid: Option<PathBuf>,
-    /// Directory of the files that a grid names; without it, beside the grid file.
-    #[arg(long, value_name = "DIRECTORY", requires = "grid")]
-    data: Option<PathBuf>,
     /// Write samples of queue and copies to this file, as comma-separated values.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "sweep"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "sweep")]
     timeline: Option<PathBuf>,
     /// Centres simulated side by side; without it, as many as there are cores.
     #[arg(long, value_name = "N", value_parser = super::words::threads)]
@@ -143,56 +121,28 @@ impl Center {
 
     /// The answer, and whether a promise was broken.
     pub fn answer(&self) -> Result<(Answer, bool)> {
-        let (plan, beside) = self.plan()?;
-        let loaded = plan.load(&beside).map_err(|error| problem(&error))?;
-        self.show_input(&loaded)?;
-        if self.grid.is_none() && self.sweep.is_empty() && plan.repeats == 1 {
-            return self.one(&plan, &loaded);
+        let plan = Plan { repeats: self.repeats, base: self.settings(), axes: self.sweep.iter().cloned().collect() };
+        plan.cases().map_err(problem)?;
+        let mut clean = Rules::default();
+        for (rule, what) in &self.clean {
+            clean.set(rule, what).map_err(problem)?;
         }
-        let rows = plan::run(&loaded, plan.repeats, self.threads, self.check).map_err(|error| problem(&error))?;
-        let (text, json) = (|| text_of(&plan, &rows), || json!({ "plan": plan, "rows": rows }));
+        let name = self.jobs.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let log = log::open(&self.jobs, &clean, self.procs).map_err(|error| problem(format!("log {name}: {error}")))?;
+        let records = self.failures.as_ref().map(|path| records::open(path, self.system)).transpose();
+        let failures = records.map_err(problem)?.map(Failures::new);
+        self.show_input(&name, &log, failures.as_ref())?;
+        if self.sweep.is_empty() && plan.repeats == 1 {
+            return self.one(&plan, &name, &log, failures.as_ref());
+        }
+        let rows = plan::run(&plan, &log, failures.as_ref(), self.threads, self.check).map_err(problem)?;
+        let (text, json) = (|| text_of(&plan, &rows), || json!({ "log": name, "plan": plan, "rows": rows }));
         let broken: f64 = rows.iter().filter_map(|row| row.metrics.get("promises_broken")).map(|(mean, _)| mean).sum();
         Ok((table::answer(self.output, &columns(&plan, &rows), &rows, text, json), broken > 0.0))
     }
 
-    /// The plan of the simulation, and the directory of its files.
-    fn plan(&self) -> Result<(Plan, PathBuf)> {
-        let settings = self.settings();
-        if let Some(path) = &self.grid {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                let what = format!("the grid file {}", path.display());
-                Failure::from(Failure::of_io(&what, &error).so("nothing was simulated"))
-            })?;
-            let mut plan = Plan::parse(&text).map_err(|error| problem(&error))?;
-            plan.base.extend(settings);
-            let beside = self.data.clone().or_else(|| path.parent().map(Path::to_path_buf)).unwrap_or_default();
-            return Ok((plan, beside));
-        }
-        let mut clean = Rules::default();
-        for (rule, what) in &self.clean {
-            clean.set(rule, &what.to_string()).map_err(|error| problem(&PlanError::Setup(error)))?;
-        }
-        if !(1..=10_000).contains(&self.repeats) {
-            let wrong = Problem::wrong("--repeats is 1 to 10000").so("nothing was simulated");
-            return Err(wrong.try_this("give a number in between").into());
-        }
-        let path = self.jobs.clone().unwrap_or_default();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let log = LogWish { name, path, procs: self.procs, clean, set: BTreeMap::new() };
-        let plan = Plan {
-            name: String::new(),
-            failures: self.failures.clone(),
-            system: self.system,
-            repeats: self.repeats,
-            log: vec![log],
-            base: settings,
-            axes: self.sweep.iter().cloned().collect(),
-        };
-        Ok((plan, PathBuf::new()))
-    }
-
     /// Settings from the flags.
-    fn settings(&self) -> BTreeMap<String, Word> {
+    fn settings(&self) -> BTreeMap<String, String> {
         let flags = [
             ("stripes", &self.stripes),
             ("recovery", &self.recovery),
@@ -203,16 +153,13 @@ impl Center {
             ("failure-model", &self.failure_model),
             ("seed", &self.seed),
         ];
-        let flags = flags.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.as_deref()?.into())));
+        let flags = flags.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
         flags.chain(self.set.iter().cloned()).collect()
     }
 
-    fn show_input(&self, loaded: &Loaded) -> Result<()> {
-        let mut text = String::new();
-        for (name, log) in &loaded.logs {
-            let _ = writeln!(text, "log          {name}\n{}", log.census);
-        }
-        match &loaded.failures {
+    fn show_input(&self, name: &str, log: &Log, failures: Option<&Failures>) -> Result<()> {
+        let mut text = format!("log          {name}\n{}\n", log.census);
+        match failures {
             None => text += "failures     none: no I/O node fails\n",
             Some(Failures { records, fit }) => {
                 let _ = writeln!(
@@ -233,19 +180,13 @@ impl Center {
         remark(self.output, &(text + "\n"))
     }
 
-    fn one(&self, plan: &Plan, loaded: &Loaded) -> Result<(Answer, bool)> {
-        let mut setup = Setup::default();
-        for (name, value) in &plan.base {
-            setup.set(name, &value.to_string()).map_err(|error| problem(&PlanError::Setup(error)))?;
-        }
-        let (name, log) = &loaded.logs[0];
-        let (report, _) = sim::center::simulate(&setup, log, loaded.failures.as_ref(), self.check)
-            .map_err(|error| problem(&PlanError::Setup(error)))?;
+    fn one(&self, plan: &Plan, name: &str, log: &Log, failures: Option<&Failures>) -> Result<(Answer, bool)> {
+        let setup = plan.setup().map_err(problem)?;
+        let (report, _) = sim::center::simulate(&setup, log, failures, self.check).map_err(problem)?;
         if let Some(path) = &self.timeline {
             timeline(path, &report)?;
         }
-        let census: &Census = &log.census;
-        let json = || json!({ "log": name, "settings": plan.base, "census": census, "report": report });
+        let json = || json!({ "log": name, "settings": plan.base, "census": log.census, "report": report });
         let answer = table::answer(self.output, &waits(), &jobs(&report), || text(&setup, &report), json);
         Ok((answer, report.promises.broken > 0))
     }
@@ -260,7 +201,7 @@ fn verdict(broken: bool) -> Result<u8> {
     Err(problem.so("the scheduler has a fault").try_this("run again with --check and report it with the log").into())
 }
 
-fn problem(error: &PlanError) -> Failure {
+fn problem(error: impl ToString) -> Failure {
     let text = error.to_string();
     let (cause, next) = text.split_once("; nothing was simulated").unwrap_or((text.as_str(), ""));
     let next = next.trim_start_matches(". ");
@@ -379,14 +320,10 @@ fn columns<'a>(plan: &Plan, rows: &'a [plan::Row]) -> Vec<Column<'a, plan::Row>>
 }
 
 fn text_of(plan: &Plan, rows: &[plan::Row]) -> String {
-    let mut text = String::new();
-    if !plan.name.is_empty() {
-        let _ = writeln!(text, "{}", plan.name);
-    }
-    text += &table::text(&columns(plan, rows), rows);
+    let mut text = table::text(&columns(plan, rows), rows);
     let _ = writeln!(
         text,
-        "\nwait: jobs that waited in some row of the same log and load; struck: jobs that a failure harms without recovery and\n\
+        "\nwait: jobs that waited in some row of the same load; struck: jobs that a failure harms without recovery and\n\
          replication; cut: their wait without, over their wait here. Means over {} seed(s){}.",
         plan.repeats,
         if plan.repeats > 1 { ", ± standard deviation over them" } else { "" }

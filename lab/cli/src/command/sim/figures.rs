@@ -2,13 +2,22 @@
 
 use crate::failure::{Failure, Result};
 use crate::table::{self, Answer, Column, Output, column};
+use serde::Serialize;
 use serde_json::json;
-use sim::grid::{Cell, Done, TraceWish};
+use sim::grid::Cell;
 use sim::setup::{LevelSetup, Setup};
 use sim::simulate::{LevelFigures, Report, Times, rounded};
 use sim::world::{Answered, Sample};
 use std::fmt::Write;
 use std::path::Path;
+
+/// A case and its report.
+#[derive(Serialize)]
+pub(super) struct Done {
+    pub cell: Cell,
+    pub setup: Setup,
+    pub report: Report,
+}
 
 /// Formats one run as text.
 pub(super) fn text(setup: &Setup, report: &Report) -> String {
@@ -103,7 +112,7 @@ fn streams(text: &mut String, report: &Report) {
 pub(super) fn csv_of_one(setup: &Setup, report: &Report) -> String {
     let levels = setup.levels.iter().enumerate();
     let cell: Cell = levels.map(|(at, level)| (format!("l{}", at + 1), level.prefetch.clone())).collect();
-    csv(&[Done { cell, wish: TraceWish::default(), setup: setup.clone(), report: report.clone() }])
+    csv(&[Done { cell, setup: setup.clone(), report: report.clone() }])
 }
 
 /// Formats several runs for comparison.
@@ -116,7 +125,7 @@ pub(super) fn compared(done: &[Done], output: Output) -> Answer {
 }
 
 /// Formats cases as a table; the last column compares each with the first.
-pub(super) fn cases(done: &[Done]) -> String {
+fn cases(done: &[Done]) -> String {
     let Some(first) = done.first() else { return String::new() };
     let label = |one: &Done| one.cell.values().map(String::as_str).collect::<Vec<_>>().join(" ");
     let mut columns = vec![column("", label).shown("policy", 0)];
@@ -130,7 +139,7 @@ pub(super) fn cases(done: &[Done]) -> String {
 }
 
 /// Formats cases as CSV: axes and figures.
-pub(super) fn csv(done: &[Done]) -> String {
+fn csv(done: &[Done]) -> String {
     let Some(first) = done.first() else { return String::new() };
     let axis = |axis| column(axis, move |one: &Done| one.cell.get(axis).cloned().unwrap_or_default());
     let mut columns: Vec<_> = first.cell.keys().map(axis).collect();
@@ -162,13 +171,13 @@ fn figures(levels: usize) -> Vec<Column<'static, Done>> {
     columns
 }
 
-/// Samples as comma-separated values.
 /// Writes a file; before a run with nothing, so that a wrong path is reported before the work.
 pub(super) fn write(path: &Path, text: &str) -> Result<()> {
     let failed = |error| Failure::of_io(&path.display().to_string(), &error).so("the file was not written");
     Ok(std::fs::write(path, text).map_err(failed)?)
 }
 
+/// Writes samples as comma-separated values.
 pub(super) fn timeline(path: &Path, samples: &[Sample]) -> Result<()> {
     let columns = [
         column("time_s", |s: &Sample| s.at.as_secs_f64()).digits(6),

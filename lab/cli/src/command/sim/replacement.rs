@@ -1,7 +1,7 @@
 //! `entrepot-lab sim replacement`: miss ratios of replacement policies.
 
 use super::traces::TraceArgs;
-use super::{grid, setup_problem, survey_problem};
+use super::{setup_problem, survey_problem};
 use crate::chart::{Along, Chart, Series, Shape};
 use crate::command::seconds;
 use crate::failure::{Failure, Result};
@@ -143,9 +143,8 @@ impl Replacement {
     }
 
     fn sequence(&self, block: u32) -> Result<Sequence> {
-        let wishes = self.traces.wishes()?;
-        let openers = wishes.iter().map(|wish| grid::opener(wish, "".as_ref(), block)).collect::<Result<Vec<_>>>()?;
-        let readers = openers.iter().map(|opener| opener.open()).collect::<std::result::Result<Vec<_>, _>>();
+        let traces = self.traces.named(block)?;
+        let readers = traces.iter().map(|trace| trace.opener.open()).collect::<std::result::Result<Vec<_>, _>>();
         let readers = readers.map_err(|error| super::super::trace::problem(&error))?;
         let read = Sequence::read(readers, block, self.traces.limit_requests, self.reads_only);
         let (sequence, accounts) = read.map_err(|error| survey_problem(&error))?;

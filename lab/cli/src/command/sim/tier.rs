@@ -1,11 +1,9 @@
 //! `entrepot-lab sim tier`: where data should lie when some devices are fast and some are slow.
 
 mod columns;
-mod compare;
 mod options;
 
-use super::grid::opener;
-use super::traces::TraceArgs;
+use super::traces::{NamedTrace, TraceArgs};
 use super::words::{Axis, axis, span};
 use super::{remark, setup_problem, survey_problem};
 use crate::failure::Result;
@@ -17,12 +15,11 @@ use options::{Devices, Reorganisation, window};
 use policy::tier::machine::Window;
 use policy::time::Time;
 use serde_json::json;
-use sim::grid::{self, TraceWish, cross, side_by_side};
+use sim::grid::{self, cross, side_by_side};
 use sim::replay::{Cut, Survey};
 use sim::setup::{Settable, SetupError, Size};
 use sim::tier::{Arrivals, Figures, Requests, Scheme, Setup, working_sets};
 use sim::trace::Options;
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// All schemes, in the order of the table.
@@ -58,8 +55,7 @@ EXAMPLES:
   entrepot-lab sim tier --trace OLTP.lis --fast-size fits --warm-up 50 --schemes round-robin,ws-ros,tuned,fast-only
   entrepot-lab sim tier --generate queries --schemes ws-ros,tuned --sweep hot=1,2,3,5,8
   entrepot-lab sim tier --generate webserver:scale=0.1 --sweep window=1%,5%,10%,20%
-  entrepot-lab sim tier --generate zipf --fast-speed 200/40 --slow-speed 20/10 --fast 2 --slow 2 --output json
-  entrepot-lab sim tier --grid grids/tiers.toml --seeds 1,2,3")]
+  entrepot-lab sim tier --generate zipf --fast-speed 200/40 --slow-speed 20/10 --fast 2 --slow 2 --output json")]
 pub struct Tier {
     #[command(flatten)]
     traces: TraceArgs,
@@ -98,13 +94,6 @@ pub struct Tier {
     /// Schemes to compare.
     #[arg(long, value_delimiter = ',', value_name = "SCHEMES")]
     schemes: Vec<String>,
-    /// Run all loads of a file, such as grids/tiers.toml, and print the speed-ups of its schemes; all other settings
-    /// are from the command line.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "generate", "schemes", "sweep", "limit_requests"])]
-    grid: Option<PathBuf>,
-    /// The seeds of a grid's generated loads, each of which is run; means and ranges of several.
-    #[arg(long, value_delimiter = ',', requires = "grid", conflicts_with = "seed", value_name = "SEEDS")]
-    seeds: Vec<u64>,
     /// Vary one parameter of the reorganisation: hot, cold, window, busy-share or fast-size, and its values.
     #[arg(long, value_name = "NAME=VALUES", value_parser = axis)]
     sweep: Option<Axis>,
@@ -171,10 +160,7 @@ impl Settable for Case {
 
 impl Tier {
     pub fn run(self) -> Result<u8> {
-        match &self.grid {
-            Some(path) => self.compare(path, self.block_bytes()?),
-            None => self.answer()?.write(),
-        }
+        self.answer()?.write()
     }
 
     fn block_bytes(&self) -> Result<u64> {
@@ -197,8 +183,7 @@ impl Tier {
                 block_bytes,
             )?;
         }
-        let limit = self.traces.limit_requests;
-        let (requests, footprint) = self.read(&self.traces.wishes()?, "".as_ref(), limit, block_bytes)?;
+        let (requests, footprint) = self.read(block_bytes)?;
         let (known, sets) = known(&requests, footprint, &self.reorganisation.window, block_bytes)?;
         let worlds = cases.iter().map(|case| self.world(case, &known, block_bytes)).collect::<Result<Vec<_>>>()?;
         if let Some((setup, _)) = worlds.first() {
@@ -231,7 +216,7 @@ impl Tier {
         let mut all = Vec::new();
         for case in cases {
             let axes = case.depends_on(axis).then_some((axis.as_str(), &**values));
-            for grid::Case { cell, mut setup, .. } in cross(vec![grid::Case::of(case)], axes).map_err(|_| wrong())? {
+            for grid::Case { cell, mut setup } in cross(case, axes).map_err(|_| wrong())? {
                 cell.iter().for_each(|(axis, value)| setup.label += &format!(" {axis}={value}"));
                 all.push(setup);
             }
@@ -252,22 +237,16 @@ impl Tier {
 
     /// Reads the traces twice: for the census, then for the requests, as often as they are played. With their
     /// footprint.
-    fn read(
-        &self,
-        wishes: &[TraceWish],
-        beside: &Path,
-        limit_requests: Option<u64>,
-        block_bytes: u64,
-    ) -> Result<(Requests, u64)> {
+    fn read(&self, block_bytes: u64) -> Result<(Requests, u64)> {
+        let limit_requests = self.traces.limit_requests;
         let cut = Cut { block_bytes: block_bytes as u32, requests_max: limit_requests, ..Cut::default() };
         let (mut survey, mut requests) = (Survey::default(), Requests::default());
-        for (trace, wish) in wishes.iter().enumerate() {
-            let trace_of = opener(wish, beside, Options::BLOCK_BYTES)?;
-            let opened = || trace_of.open().map_err(|error| survey_problem(&error.into()));
+        for (trace, NamedTrace { name, opener }) in self.traces.named(Options::BLOCK_BYTES)?.iter().enumerate() {
+            let opened = || opener.open().map_err(|error| survey_problem(&error.into()));
             survey.add(opened()?, &cut).map_err(|error| survey_problem(&error))?;
-            self.say(&format!("trace      {}\n{}\n\n", wish.name, survey.traces()[trace]))?;
+            self.say(&format!("trace      {name}\n{}\n\n", survey.traces()[trace]))?;
             if self.open && !survey.traces()[trace].has_times {
-                return Err(super::volume::without_times(&wish.name));
+                return Err(super::volume::without_times(name));
             }
             requests.begin(survey.start_ns(trace));
             let limit = limit_requests.map_or(usize::MAX, |n| requests.len().saturating_add(n as usize));

@@ -1,9 +1,12 @@
 //! Traces for a simulation, in the words of the command line: files and generated workloads.
 
+use super::setup_problem;
+use crate::command::trace::Decoding;
 use crate::failure::Result;
 use clap::Args;
 use node::control::Problem;
-use sim::grid::TraceWish;
+use sim::simulate::{Opener, Workload};
+use sim::trace;
 use std::path::PathBuf;
 
 /// Options of the traces.
@@ -19,22 +22,17 @@ pub(super) struct TraceArgs {
     /// The seed of generated workloads.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// The traces' format, if their content does not say.
-    #[arg(long)]
-    format: Option<String>,
-    /// The traces' unit of time (s, ms, us, ns), if their format does not say.
-    #[arg(long)]
-    time_unit: Option<String>,
-    /// Columns of a text trace: time[:s|ms|us|ns], offset and length[:bytes|sectors|blocks], op, client, device, file;
-    /// `-` for others.
-    #[arg(long, value_name = "COLUMNS")]
-    columns: Option<String>,
-    /// Skip and count malformed lines.
-    #[arg(long)]
-    lenient: bool,
+    #[command(flatten)]
+    decoding: Decoding,
     /// End after so many requests.
     #[arg(long, value_name = "N")]
     pub(super) limit_requests: Option<u64>,
+}
+
+/// A trace with its name.
+pub(super) struct NamedTrace {
+    pub name: String,
+    pub opener: Box<dyn Opener>,
 }
 
 impl TraceArgs {
@@ -43,30 +41,22 @@ impl TraceArgs {
         self.trace.is_empty() && self.generate.is_empty()
     }
 
-    /// The traces, files first; at least one.
-    pub(super) fn wishes(&self) -> Result<Vec<TraceWish>> {
+    /// The traces, files first; at least one. Blocks have `block_bytes` where the format counts in blocks.
+    pub(super) fn named(&self, block_bytes: u32) -> Result<Vec<NamedTrace>> {
         if self.is_empty() {
             let problem = Problem::wrong("no trace is named").so("nothing was simulated");
             return Err(problem.try_this("give --trace FILE, or --generate WORKLOAD such as oltp:scale=0.1").into());
         }
-        let common = TraceWish {
-            format: self.format.clone(),
-            time_unit: self.time_unit.clone(),
-            columns: self.columns.clone(),
-            lenient: self.lenient,
-            seed: self.seed,
-            ..TraceWish::default()
+        let file = |path: &PathBuf| {
+            let (path, options) = (path.clone(), self.decoding.options(Some(block_bytes)));
+            NamedTrace { name: path.display().to_string(), opener: Box::new(move || trace::open(&path, &options)) }
         };
-        let files = self.trace.iter().map(|path| TraceWish {
-            name: path.display().to_string(),
-            path: Some(path.clone()),
-            ..common.clone()
-        });
-        let generated = self.generate.iter().map(|workload| TraceWish {
-            name: format!("{workload}, seed {}", self.seed),
-            generate: Some(workload.clone()),
-            ..common.clone()
-        });
-        Ok(files.chain(generated).collect())
+        let mut traces: Vec<NamedTrace> = self.trace.iter().map(file).collect();
+        for words in &self.generate {
+            let (workload, seed) = (Workload::parse(words).map_err(|error| setup_problem(&error))?, self.seed);
+            let opener = Box::new(move || Ok(workload.open(seed)));
+            traces.push(NamedTrace { name: format!("{words}, seed {seed}"), opener });
+        }
+        Ok(traces)
     }
 }

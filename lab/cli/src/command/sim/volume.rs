@@ -1,8 +1,8 @@
 //! `entrepot-lab sim volume`: a whole volume as its `volume.toml` sets it up, with everything on, for a day.
 
-use super::traces::TraceArgs;
+use super::survey_problem;
+use super::traces::{NamedTrace, TraceArgs};
 use super::words::{size, span};
-use super::{grid, survey_problem};
 use crate::failure::{Failure, Result};
 use crate::table::{self, Column, Output, column};
 use clap::Args;
@@ -181,8 +181,7 @@ impl Volume {
         }
         let limit = self.traces.limit_requests.map_or(usize::MAX, |limit| limit as usize);
         let (mut all, mut files) = (Vec::new(), BTreeMap::new());
-        for (trace, wish) in self.traces.wishes()?.iter().enumerate() {
-            let opener = grid::opener(wish, "".as_ref(), Options::BLOCK_BYTES)?;
+        for (trace, NamedTrace { name, opener }) in self.traces.named(Options::BLOCK_BYTES)?.iter().enumerate() {
             let (mut first_ns, begins) = (None, all.len());
             let mut reader = opener.open().map_err(|error| survey_problem(&error.into()))?;
             for record in reader.by_ref() {
@@ -201,7 +200,7 @@ impl Volume {
             }
             let at_once = all.len() > begins + 1 && all[begins..].iter().all(|request| request.at == all[begins].at);
             if !reader.has_times() || at_once {
-                return Err(without_times(&wish.name));
+                return Err(without_times(name));
             }
         }
         all.sort_by_key(|request| request.at);

@@ -1,7 +1,6 @@
 //! Parsers of option values. Clap names the wrong option; the errors here describe valid values.
 
 use policy::Time;
-use sim::grid::Word;
 use sim::setup::{self, SetupError};
 
 type Parsed<T> = Result<T, String>;
@@ -11,19 +10,19 @@ fn why(error: SetupError) -> String {
 }
 
 /// A setting and its value: `NAME=VALUE`.
-pub(super) type Setting = (String, Word);
+pub(super) type Setting = (String, String);
 
 /// A setting that varies, and its values: `NAME=V1,V2`.
-pub(super) type Axis = (String, Vec<Word>);
+pub(super) type Axis = (String, Vec<String>);
 
 pub(super) fn setting(text: &str) -> Parsed<Setting> {
     let (name, value) = text.split_once('=').ok_or("it has no `=`: write NAME=VALUE")?;
-    Ok((name.to_owned(), Word::from(value)))
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 pub(super) fn axis(text: &str) -> Parsed<Axis> {
     let (name, values) = text.split_once('=').ok_or("it has no `=`: write NAME=V1,V2,...")?;
-    Ok((name.to_owned(), values.split(',').map(|value| Word::from(value.trim())).collect()))
+    Ok((name.to_owned(), values.split(',').map(|value| value.trim().to_owned()).collect()))
 }
 
 /// Bytes, at least one.

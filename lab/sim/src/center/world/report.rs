@@ -3,7 +3,7 @@
 use super::World;
 use crate::center::checker::Promises;
 use policy::time::Time;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Result of one job; the n-th belongs to the n-th job of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -15,7 +15,7 @@ pub struct JobOutcome {
 }
 
 /// Wait times of a set of jobs, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Waits {
     /// Number of jobs.
     pub jobs: u64,
@@ -59,7 +59,7 @@ impl Waits {
 }
 
 /// State of the centre at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sample {
     /// Time from the first submission, in seconds.
     pub at_s: f64,
@@ -74,7 +74,7 @@ pub struct Sample {
 }
 
 /// Results of a simulation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// Waits of all jobs.
     pub all: Waits,
