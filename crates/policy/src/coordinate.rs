@@ -5,5 +5,6 @@ mod config;
 pub(crate) mod du;
 pub(crate) mod labels;
 pub(crate) mod pfc;
+pub(crate) mod trial;
 
 pub use config::{ConfigError, Coordination, Labels, Large, Pfc, Scope};

@@ -21,6 +21,7 @@ use crate::block::pages::Pages;
 use crate::block::recent::Recent;
 use crate::coordinate::adaptive::Adaptive;
 use crate::coordinate::pfc::Pfc;
+use crate::coordinate::trial::Trial;
 use crate::machine::{Log, Machine};
 use crate::prefetch::trigger::Rates;
 use crate::prefetch::{Ahead, Prefetcher};
@@ -39,6 +40,7 @@ pub struct Level {
     rates: Option<Rates>,
     pfc: Option<Pfc>,
     adaptive: Option<Adaptive>,
+    trial: Trial,
     streams: Option<Recent>,
     flight: Flight,
     plan: Plan,
@@ -76,6 +78,7 @@ impl Level {
             rates,
             pfc,
             adaptive,
+            trial: Trial::default(),
             streams: needs_streams.then(|| Recent::new(config.streams_max)),
             flight: Flight::default(),
             plan: Plan::default(),
@@ -166,6 +169,9 @@ impl Machine for Level {
 
     fn handle(&mut self, now: Time, event: Event) {
         self.log.event(now, &event);
+        if self.adaptive.is_some() {
+            self.trial.advance(now, self.flight.outstanding().1);
+        }
         match event {
             Event::Request(request) if request.span.len == 0 => {
                 self.actions.push_back(Action::Deliver { request: request.id, outcome: Outcome::default() });

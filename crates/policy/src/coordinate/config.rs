@@ -14,7 +14,7 @@ pub struct Coordination {
     pub pfc: Option<Pfc>,
     /// Whether blocks that were sent up are evicted first (section 4.3).
     pub du: bool,
-    /// Whether our per-stream coordinator replaces the native prefetcher; PFC is off then.
+    /// Whether our per-stream coordinator replaces the native prefetcher, as long as it is better; PFC is off then.
     pub adaptive: bool,
 }
 

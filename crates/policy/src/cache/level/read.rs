@@ -33,12 +33,17 @@ impl Level {
             tally.enter(request.stream).asked += u64::from(request.span.len);
         }
         if let Some(adaptive) = &mut self.adaptive {
-            let course = adaptive.course(request, self.flight.outstanding().1);
-            let outcome = self.follow(request, course);
-            self.tell_stream(request, outcome);
-            // The read-ahead is a fetch of its own: no caller waits for it.
-            self.depart(now, request, outcome, false);
-            return outcome;
+            let is_ours = self.trial.is_ours(request.span.len);
+            // Aside, it goes on learning but reads nothing ahead, as if others were waiting.
+            let waiting = if is_ours { self.flight.outstanding().1 } else { usize::MAX };
+            let course = adaptive.course(request, waiting);
+            if is_ours {
+                let outcome = self.follow(request, course);
+                self.tell_stream(request, outcome);
+                // The read-ahead is a fetch of its own: no caller waits for it.
+                self.depart(now, request, outcome, false);
+                return outcome;
+            }
         }
         let full = self.frames_used() >= self.pages.capacity;
         let split = match &mut self.pfc {
