@@ -25,7 +25,7 @@ use terminal::man::Man;
     version,
     after_help = format!("\
 EXAMPLES:
-  entrepot-lab trace generate oltp oltp.trace --scale 0.01
+  entrepot-lab trace generate oltp:scale=0.01 oltp.trace
   entrepot-lab trace stats oltp.trace
   entrepot-lab sim cache --trace oltp.trace --l1 linux --l2 sarc --l2-size 200% --coordinator pfc
   entrepot-lab sim tier --generate zipf --fast-size 20%

@@ -57,18 +57,11 @@ impl<I: Iterator<Item = Record> + Send> Reader for Generated<I> {
 }
 
 impl Workload {
-    /// Parses a workload: a name, and parameters after a colon. `oltp`, `web` and `multi` take `scale`, `calls`
-    /// (most requests that one call joins) and `crossing` (share of single pages that cross two blocks). `vod` takes
-    /// `streams`, `random` (random readers), `drawn` (1: each stream draws its request size) and `seconds`; `copies` and `downloads` take `seconds`. `rates` takes
-    /// `rates` (`1000/3000`, per second), `sigma` (`0/3`, of the mean), `gaps` (`1/3`, variation of gamma-distributed
-    /// gaps) and `seconds`. `queries` and `webserver` take
-    /// `scale`. `zipf`, `hotspot`, `scan` and `scan-over` take `footprint` (MiB), `request` (KiB), `requests`,
-    /// `writes` (share) and `rate` (per second). They also take the skew `theta`, or `spot` (share) and `shift`
-    /// (requests), and `scatter` (0: blocks of similar popularity are adjacent).
+    /// Parses a workload: a name, and parameters after a colon, as the help of `trace generate` lists them.
     pub fn parse(text: &str) -> Result<Workload, SetupError> {
         let wrong = |why: &str| SetupError { what: "workload", value: text.into(), why: why.into() };
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let (mut scale, mut streams, mut random, mut seconds) = (1.0, 16, 0, 60);
+        let (mut scale, mut reads, mut streams, mut random, mut seconds) = (1.0, 1.0, 16, 0, 60);
         let (mut rates, mut sigmas, mut gaps) = (vec![1000.0, 3000.0], Vec::new(), Vec::new());
         let (mut drawn, mut calls, mut crossing) = (false, 1, 0.0);
         let mut skewed = SkewedShape::default();
@@ -84,6 +77,7 @@ impl Workload {
                 }
                 ("oltp" | "web" | "multi", "calls") => calls = number().ok_or_else(not_a_number)?.max(1.0) as u64,
                 ("oltp" | "web" | "multi", "crossing") => crossing = number().ok_or_else(not_a_number)?.min(1.0),
+                ("oltp", "reads") => reads = number().filter(|n| *n <= 1.0).ok_or_else(not_a_number)?,
                 ("vod", "drawn") => drawn = number().ok_or_else(not_a_number)? > 0.0,
                 ("vod", "streams") => streams = number().ok_or_else(not_a_number)? as u32,
                 ("vod", "random") => random = number().ok_or_else(not_a_number)? as u32,
@@ -119,7 +113,7 @@ impl Workload {
             }
         }
         let workload = match name {
-            "oltp" => Workload::Mixed(oltp_like().scaled(scale)),
+            "oltp" => Workload::Mixed(MixedShape { read_share: reads, ..oltp_like().scaled(scale) }),
             "web" => Workload::Mixed(web_like().scaled(scale)),
             "multi" => Workload::Multi(MultiShape::default().scaled(scale)),
             "vod" => Workload::Vod(streams, random, seconds, drawn),
@@ -186,7 +180,7 @@ mod tests {
     #[test]
     fn words_become_workloads_whose_accounts_close() {
         for words in [
-            "oltp:scale=0.001",
+            "oltp:scale=0.001,reads=0.23",
             "web:scale=0.001",
             "multi:scale=0.01",
             "vod:streams=4,seconds=1,drawn=1",

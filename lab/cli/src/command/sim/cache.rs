@@ -29,7 +29,8 @@ TRIGGERS (--l1-trigger, --l2-trigger):
 COORDINATORS (--coordinator), joined by +:
   none   labels   du   pfc, which takes bypass, readmore, file, client, prose, text=0.5, queue=0.1, cap=BLOCKS
   pfc:prose, the paper's prose: a hit in the readmore queue counts whatever is cached; the default is the printed code
-  pfc:adaptive, our own: streams told apart by address, read more and bypassed as streams of that length did before
+  pfc:adaptive, our own: streams told apart by address, read more and bypassed as streams of that length did before;
+  steps aside for the level's prefetcher where requests wait less under that one
   labels:onward, our own: what goes on where the upper level's prefetch ended counts as demanded
   early, our own: the level above asks for what its application waits for in a request of its own, as mounts
   do; best early+pfc:adaptive; early+pfc takes the prefetch behind such a request for its rest
