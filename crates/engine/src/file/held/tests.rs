@@ -3,6 +3,7 @@
 mod failures;
 mod real;
 mod sizes;
+mod swarm;
 
 use super::*;
 use crate::file::{Cluster, MirrorWrites, Pool};

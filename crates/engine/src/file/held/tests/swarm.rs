@@ -1,0 +1,149 @@
+//! Random operations of three nodes, one after the other, with lost answers, expelled nodes and late writes. Every
+//! acknowledged byte must be there for the next reader.
+
+use super::*;
+use proptest::prelude::*;
+use rustix::io::Errno;
+
+const NODES: usize = 3;
+const SIZE_MAX: u64 = 60_000;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write {
+        at: u64,
+        len: usize,
+    },
+    Append {
+        len: usize,
+    },
+    Truncate {
+        size: u64,
+    },
+    Move,
+    Read,
+    Settle,
+    /// The store carries a request out, and its answer is lost.
+    LoseAnswer {
+        nth: u64,
+    },
+    /// The node is expelled, writes beyond the end late, and joins again.
+    Expel,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0..SIZE_MAX, 1usize..9000).prop_map(|(at, len)| Op::Write { at, len }),
+        2 => (1usize..3000).prop_map(|len| Op::Append { len }),
+        1 => (0..SIZE_MAX).prop_map(|size| Op::Truncate { size }),
+        1 => Just(Op::Move),
+        3 => Just(Op::Read),
+        1 => Just(Op::Settle),
+        1 => (0u64..4).prop_map(|nth| Op::LoseAnswer { nth }),
+        1 => Just(Op::Expel),
+    ]
+}
+
+struct Swarm {
+    world: World,
+    nodes: Vec<One>,
+    /// Content as acknowledged.
+    model: Vec<u8>,
+    /// Nodes that may have a size that the stub lacks.
+    unsettled: BTreeSet<usize>,
+    byte: u8,
+    next_number: u32,
+}
+
+impl Swarm {
+    fn new() -> Swarm {
+        let world = World::new();
+        let nodes = (1..=NODES as u32).map(|number| world.node(number)).collect();
+        Swarm { world, nodes, model: Vec::new(), unsettled: BTreeSet::new(), byte: 0, next_number: 10 }
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        self.byte = self.byte % 250 + 1;
+        vec![self.byte; len]
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.model.resize(self.model.len().max(at + bytes.len()), 0);
+        self.model[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn settle_all(&mut self) {
+        std::mem::take(&mut self.unsettled).into_iter().for_each(|i| self.nodes[i].file.settle().expect("settles"));
+    }
+
+    fn run(&mut self, i: usize, op: &Op) {
+        match op {
+            Op::Write { at, len } => {
+                let bytes = self.bytes(*len);
+                self.nodes[i].file.write(*at, &bytes).expect("writes");
+                self.put(*at as usize, &bytes);
+                self.unsettled.insert(i);
+            }
+            Op::Append { len } => {
+                let bytes = self.bytes(*len);
+                let at = self.nodes[i].file.append(&bytes).expect("appends");
+                assert_eq!(at, self.model.len() as u64, "at the end");
+                self.put(at as usize, &bytes);
+                self.unsettled.insert(i);
+            }
+            Op::Truncate { size } => {
+                self.nodes[i].file.truncate(*size).expect("truncates");
+                self.model.resize(*size as usize, 0);
+            }
+            Op::Move => match self.nodes[i].tries_to_move() {
+                Ok(_) | Err(Error::Busy(_)) => {}
+                Err(error) => panic!("{error}"),
+            },
+            Op::Read => {
+                self.settle_all();
+                let read = self.nodes[i].bytes();
+                let differs = read.iter().zip(&self.model).position(|(one, other)| one != other);
+                assert_eq!((differs, read.len()), (None, self.model.len()));
+            }
+            Op::Settle => self.settle_all(),
+            Op::LoseAnswer { nth } => *self.nodes[i].member.loses.lock() = (*nth, 1),
+            Op::Expel => self.expel(i),
+        }
+    }
+
+    fn expel(&mut self, i: usize) {
+        let one = &self.nodes[i];
+        let view = one.file.view();
+        // A write is under way only under a hold for writing.
+        let writes = one.holds.begin(one.file.key(), Use::Write).is_some();
+        let piece = view.layout.as_ref().and_then(|layout| layout.mirrors[0].pieces(0, one.file.size(), 10).next());
+        *one.member.standing.lock() = Standing::Lost;
+        self.world.shared.end(one.member.node());
+        self.unsettled.remove(&i);
+        // Another node settles what the lost one has left.
+        let other = &self.nodes[(i + 1) % NODES];
+        drop(other.file.alone().expect("settles"));
+        if let Some(piece) = piece.filter(|_| writes && one.file.size() as usize >= self.model.len()) {
+            let at = piece.object_offset;
+            let late = view.slot(piece.at).run(one.file.pool(), move |object| object.write_at(at, &[255; 10]));
+            assert!(
+                matches!(late, Ok(()) | Err(object::target::TargetError::Io(Errno::NOENT | Errno::STALE))),
+                "{late:?}"
+            );
+        }
+        one.joins_again(self.next_number);
+        self.next_number += 1;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// [S-204]
+    #[test]
+    fn no_acknowledged_byte_is_lost(ops in proptest::collection::vec((0..NODES, op()), 1..40)) {
+        let mut swarm = Swarm::new();
+        ops.iter().for_each(|(i, op)| swarm.run(*i, op));
+        (0..NODES).for_each(|i| swarm.run(i, &Op::Read));
+    }
+}
