@@ -88,8 +88,6 @@ struct State {
     /// Whether a failed write left bytes beyond the end.
     dirty: bool,
     change: Change,
-    /// Number of records that this node has made.
-    made: u32,
     sealed: Option<steps::Sealed>,
 }
 

@@ -20,6 +20,7 @@ use policy::holders::node::{Action, Config, Event, Holder, Step, Use};
 use policy::holders::table::{Answer, Caller, Mode, Request, Run};
 use policy::machine::Machine;
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,8 @@ pub struct Holds {
     session: Workers,
     /// Files whose size in the stub is outdated.
     pub(super) behind: Mutex<Vec<Arc<File>>>,
+    /// Number of records made so far.
+    made: AtomicU32,
 }
 
 impl Holds {
@@ -104,6 +107,7 @@ impl Holds {
             steps: workers::Pool::new("holds-steps", WORKERS_MAX),
             session: Workers::of("holds"),
             behind: Mutex::default(),
+            made: AtomicU32::new(0),
         });
         drop(holds.carry(&mut holds.inner.lock()));
         let this = Arc::downgrade(&holds);
@@ -155,6 +159,11 @@ impl Holds {
     /// Whether sizes and objects may be changed for a machine's node.
     pub(super) fn has_lease(&self, node: Node) -> bool {
         self.inner.lock().node == node && self.cluster.standing(node) == Standing::Held
+    }
+
+    /// Number of a new record, which no other record of this daemon has.
+    pub(super) fn next_record(&self) -> u32 {
+        self.made.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Whether the machine runs under this node.

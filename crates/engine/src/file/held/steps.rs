@@ -12,7 +12,7 @@ use policy::ObjectId;
 use policy::cluster::Node;
 use policy::cluster::share::Created;
 use policy::holders::node::{Event, Step};
-use policy::layout::{Layout, Placement, SegmentShape};
+use policy::layout::{Layout, Object, Placement, Segment, SegmentShape};
 use std::time::Duration;
 
 /// Longest wait for operations on a file before another step has its turn.
@@ -23,6 +23,8 @@ pub(super) struct Sealed {
     generation: u64,
     layout: Layout,
     new: Vec<ObjectId>,
+    /// Objects that lie beyond the size as a whole.
+    old: Vec<Object>,
     _making: Vec<BeingMade>,
 }
 
@@ -172,20 +174,21 @@ impl File {
             let Some(part) = layout.part_beyond(mirror, size) else { continue };
             let place = Placement { stripe_size: part.stripe_size, ..self.placement() };
             let shape = SegmentShape { start: part.start, end: part.end, stripe_count: part.objects.len() };
-            let avoid: Vec<_> =
-                parts.iter().flat_map(|(_, part): &(usize, policy::layout::Segment)| &part.objects).collect();
-            let avoid: Vec<_> = avoid.into_iter().map(|object| object.target).collect();
+            let others = parts.iter().flat_map(|(_, part): &(usize, Segment)| &part.objects);
+            let avoid: Vec<_> = others.map(|object| object.target).collect();
             parts.push((mirror, made.segment(&shape, &place, &avoid)?));
         }
         if parts.is_empty() {
             return Ok(None);
         }
         let new: Vec<ObjectId> = parts.iter().flat_map(|(_, part)| &part.objects).map(|object| object.id).collect();
-        let layout = layout.seal(parts).map_err(|error| crate::Error::Invalid(error.to_string()))?;
+        let sealed = layout.seal(parts).map_err(|error| crate::Error::Invalid(error.to_string()))?;
+        let stays = |object: &Object| sealed.objects().any(|(_, of)| of.id == object.id);
+        let old = layout.objects().map(|(_, object)| *object).filter(|object| !stays(object)).collect();
         made.sync()?;
         let making = new.iter().map(|object| self.pool.making.begin(*object)).collect();
         made.leave();
-        Ok(Some(Sealed { generation, layout: Layout { generation, ..layout }, new, _making: making }))
+        Ok(Some(Sealed { generation, layout: Layout { generation, ..sealed }, new, old, _making: making }))
     }
 
     /// Creates the record of a generation.
@@ -197,7 +200,7 @@ impl File {
         changed: bool,
         sealed: bool,
     ) -> Result<Created> {
-        let record = self.record_to_publish(node, generation, changed, sealed)?;
+        let record = self.record_to_publish(holds, node, generation, changed, sealed)?;
         if !holds.has_lease(node) && !holds.is_under(node) {
             return Ok(Created::Exists { mine: false }); // the machine has ended, too
         }
@@ -223,27 +226,43 @@ impl File {
         }
         drop(state);
         self.held.wake();
-        for object in sealed.iter().filter(|_| !made).flat_map(|sealed| &sealed.new) {
-            self.pool.making.doubt(*object);
+        for Sealed { new, old, .. } in sealed.iter() {
+            match made {
+                // No other node holds the file under the claim.
+                true => old.iter().for_each(|object| self.pool.remove_object(object.target, object.id)),
+                false => new.iter().for_each(|object| self.pool.making.doubt(*object)),
+            }
         }
         Ok(created.unwrap_or(Created::Exists { mine: false }))
     }
 
     /// The record of a publication under way: each attempt has the same.
-    fn record_to_publish(&self, node: Node, generation: u64, changed: bool, sealed: bool) -> Result<Record> {
+    fn record_to_publish(
+        &self,
+        holds: &Holds,
+        node: Node,
+        generation: u64,
+        changed: bool,
+        sealed: bool,
+    ) -> Result<Record> {
         if let Some((of, record)) = &self.held.state.lock().change.publishing
             && *of == generation
         {
             return Ok(record.clone());
         }
-        let base = self.base(generation - 1)?.layout;
+        let prepared = {
+            let mut state = self.held.state.lock();
+            let next = state.change.next.take().filter(|_| changed);
+            let sealed = state.sealed.as_ref().filter(|of| sealed && of.generation == generation);
+            next.or_else(|| sealed.map(|of| of.layout.clone()))
+        };
+        let layout = match prepared {
+            None => self.base(generation - 1)?.layout,
+            layout => layout,
+        };
+        let layout = layout.map(|layout| Layout { generation, ..layout });
+        let record = Record { stamp: u64::from(node.0) << 32 | u64::from(holds.next_record()), layout };
         let mut state = self.held.state.lock();
-        let sealed =
-            state.sealed.as_ref().filter(|of| sealed && of.generation == generation).map(|of| of.layout.clone());
-        let next = state.change.next.take().filter(|_| changed);
-        let layout = next.or(sealed).or(base).map(|layout| Layout { generation, ..layout });
-        state.made += 1;
-        let record = Record { stamp: u64::from(node.0) << 32 | u64::from(state.made), layout };
         state.change.publishing = Some((generation, record.clone()));
         Ok(record)
     }
