@@ -396,6 +396,11 @@ impl File {
         }
     }
 
+    /// Settles the file if a node that is over has left a claim or a size: an exclusive hold is granted only then.
+    pub(crate) fn settle_left(&self) -> Result<()> {
+        self.holds().map_or(Ok(()), |holds| self.right(holds, Use::Alone).map(drop))
+    }
+
     /// Begins a copy under a hold, or under a kept claim: the content changes only through this node while it is valid.
     pub(super) fn begin_copy_held(&self, holds: &Holds) -> Result<()> {
         let kept = self.held.state.lock().change.kept_claim();

@@ -291,6 +291,9 @@ impl Checker {
     /// that another node made.
     fn fence(&self, file: &File) -> Result<()> {
         let Some(cluster) = self.files.pool().cluster.get() else { return Ok(()) };
+        if self.files.pool().holds.get().is_some() {
+            return file.settle_left();
+        }
         let look = file.stub().look()?;
         let grew = share::growers(&look.listed).iter().any(|(node, _)| cluster.is_over(*node));
         if grew || look.marks.claim.is_some_and(|claim| cluster.is_over(claim.node)) {

@@ -169,3 +169,19 @@ fn mirrors_that_miss_a_write_become_stale_under_a_claim() {
     let file = &a.file;
     assert!(file.sync(false, &file.sync_cursor()).is_ok());
 }
+
+/// [S-204]
+#[test]
+fn a_claim_of_a_node_that_is_over_ends_before_a_check_removes_its_objects() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    b.file.refresh().unwrap();
+    let generation = world.newest().0;
+    let alone = a.file.exclusive().unwrap();
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    b.file.settle_left().unwrap();
+    assert_eq!(world.newest().0, generation + 1, "a late publication fails");
+    drop(alone);
+    assert!(b.bytes() == expected(&[(1, 20_000)]));
+}
