@@ -48,3 +48,20 @@ impl Deadlines {
         self.ordered.range(..=(now, u64::MAX)).map(|(_, key)| *key).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_deadline_and_only_due_files_are_visited() {
+        let mut deadlines = Deadlines::default();
+        (0..100_000).for_each(|key| deadlines.set(key, Some(Time(1000 + key))));
+        deadlines.set(7, Some(Time(500)));
+        deadlines.set(1, None);
+        assert_eq!(deadlines.first(), Some(Time(500)));
+        assert_eq!((deadlines.due(Time(499)), deadlines.due(Time(1002))), (vec![], vec![7, 0, 2]));
+        deadlines.set(7, None);
+        assert_eq!(deadlines.first(), Some(Time(1000)));
+    }
+}
