@@ -370,7 +370,13 @@ impl Holds {
                 }
             },
             Task::Ask { key, caller, request } => match self.port.ask(caller, &request) {
-                Ok(answer) => self.feed(node, Event::Answered(key, answer)),
+                Ok(answer) => {
+                    // The member may have been over before this node began.
+                    if let Some(other) = answer.waits_for().filter(|other| self.cluster.is_over(*other)) {
+                        self.feed(node, Event::Over(other));
+                    }
+                    self.feed(node, Event::Answered(key, answer));
+                }
                 Err(error) => {
                     tracing::debug!("the table of holders does not answer: {error}");
                     self.feed(node, Event::Unanswered);

@@ -93,6 +93,17 @@ pub enum Request {
     },
 }
 
+impl Answer {
+    /// The member that the caller waits for.
+    pub fn waits_for(&self) -> Option<Node> {
+        match self {
+            Answer::Lapsed(node) | Answer::Claimed(node) => Some(*node),
+            Answer::Session { lapsed, .. } => *lapsed,
+            _ => None,
+        }
+    }
+}
+
 /// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {

@@ -185,3 +185,17 @@ fn a_claim_of_a_node_that_is_over_ends_before_a_check_removes_its_objects() {
     drop(alone);
     assert!(b.bytes() == expected(&[(1, 20_000)]));
 }
+
+/// [S-204]
+#[test]
+fn a_member_that_was_over_before_a_node_began_keeps_nothing_waiting() {
+    let world = World::new();
+    let a = world.node(1);
+    a.writes(0, 1, 20_000);
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    let b = world.node(2);
+    b.moves();
+    b.writes(0, 2, 10);
+    assert!(b.bytes() == expected(&[(2, 10), (1, 19_990)]));
+}
