@@ -1,17 +1,15 @@
-//! Classifies the requests of a file, and predicts the next ones.
+//! Classifies the requests of a file.
 //!
 //! ```text
 //!   window of requests --> features --> rules of thumb    --> read-only | write-only | mixed
 //!                                   \-> trained network   --> sequential | strided | random, uniform | variable sizes
-//!   offsets, one by one --> hidden Markov model of their steps --> the next ranges, for a prefetcher
 //! ```
 //! A label is a hint: it decides nothing by itself.
 //!
-//! Source: Simitci & Reed, section 5 and future work, after Madhyastha & Reed; the reference, section 10.3. The paper
+//! Source: Simitci & Reed, section 5, after Madhyastha & Reed; the reference, section 10.3. The paper
 //! gives neither topology nor training: window, features and network are ours.
 
 pub mod features;
-pub mod hmm;
 pub mod network;
 pub mod recent;
 pub mod rules;

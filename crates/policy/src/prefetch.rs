@@ -4,7 +4,6 @@ mod amp;
 mod context;
 mod linux_2618;
 mod linux_simple;
-mod markov;
 mod on_demand;
 mod prefetcher;
 mod ra;
@@ -83,17 +82,12 @@ pub enum Prefetch {
         /// Cached blocks before a miss that make it sequential: 1.
         run: u32,
     },
-    /// Ranges predicted by a hidden Markov model of the steps between a file's requests (Simitci & Reed, future work).
-    Markov {
-        /// Largest number of requests ahead: 2.
-        degree: u32,
-    },
 }
 
 impl Prefetch {
     /// Whether a [`Trigger`] other than the native one can be set over it.
     pub fn has_trigger_distance(self) -> bool {
-        !matches!(self, Prefetch::None | Prefetch::Ra { .. } | Prefetch::LinuxSimple { .. } | Prefetch::Markov { .. })
+        !matches!(self, Prefetch::None | Prefetch::Ra { .. } | Prefetch::LinuxSimple { .. })
     }
 
     /// Name in the configuration.
@@ -107,12 +101,11 @@ impl Prefetch {
             Prefetch::Stream { .. } => "stream",
             Prefetch::Sarc { .. } => "sarc",
             Prefetch::Amp { .. } => "amp",
-            Prefetch::Markov { .. } => "markov",
         }
     }
 
     /// Every prefetcher, with the reference's parameters.
-    pub const ALL: [Prefetch; 9] = [
+    pub const ALL: [Prefetch; 8] = [
         Prefetch::None,
         Prefetch::Ra { degree: 4 },
         Prefetch::LinuxSimple { min: 3, max: 32, incl_demand: false },
@@ -121,7 +114,6 @@ impl Prefetch {
         Prefetch::Stream { degree_max: 48, distance: 24 },
         Prefetch::Sarc { degree: 8, distance: 4, threshold: 4 },
         Prefetch::Amp { apt: 4, degree_max: 256, run: 1 },
-        Prefetch::Markov { degree: 2 },
     ];
 }
 

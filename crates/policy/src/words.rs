@@ -88,8 +88,6 @@ pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
             (Prefetch::Amp { apt, .. }, "apt") => *apt = parser.number(key, value)?,
             (Prefetch::Amp { run, .. }, "run") => *run = parser.number(key, value)?,
             (Prefetch::Amp { .. }, _) => return unknown("apt, degree_max, run"),
-            (Prefetch::Markov { degree }, "degree") => *degree = parser.number(key, value)?,
-            (Prefetch::Markov { .. }, _) => return unknown("degree"),
             (Prefetch::None, _) => return unknown("none"),
         }
     }

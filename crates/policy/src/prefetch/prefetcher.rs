@@ -9,7 +9,6 @@ use super::amp::Amp;
 use super::context::{Ahead, Context, Verdict};
 use super::linux_2618::Linux2618;
 use super::linux_simple::LinuxSimple;
-use super::markov::Markov;
 use super::on_demand::OnDemand;
 use super::sarc::Sarc;
 use super::stream::Streams;
@@ -28,7 +27,6 @@ pub(crate) enum Prefetcher {
     Stream(Streams),
     Sarc(Sarc),
     Amp(Box<Amp>),
-    Markov(Markov),
 }
 
 impl Prefetcher {
@@ -44,7 +42,6 @@ impl Prefetcher {
             Prefetch::Stream { degree_max, distance } => Prefetcher::Stream(Streams::new(degree_max, distance)),
             Prefetch::Sarc { degree, distance, threshold } => Prefetcher::Sarc(Sarc { degree, distance, threshold }),
             Prefetch::Amp { apt, degree_max, run } => Prefetcher::Amp(Box::new(Amp::new(apt, degree_max, run))),
-            Prefetch::Markov { degree } => Prefetcher::Markov(Markov::new(degree)),
         }
     }
 
@@ -66,7 +63,6 @@ impl Prefetcher {
             Prefetcher::OnDemand(linux) => linux.before(context),
             Prefetcher::Stream(streams) => out.extend(streams.before(context)),
             Prefetcher::Amp(amp) => amp.before(),
-            Prefetcher::Markov(markov) => markov.before(context, out),
         }
     }
 
@@ -150,8 +146,6 @@ pub(crate) fn check(prefetch: Prefetch, trigger: Trigger) -> Result<(), ConfigEr
     let (least, most) = match prefetch {
         Prefetch::None => (1, 1),
         Prefetch::Ra { degree } => (degree, degree),
-        // Each prediction is a range of its own: more of them would fill most of a cache.
-        Prefetch::Markov { degree } => (degree, if degree <= 64 { degree } else { 0 }),
         Prefetch::LinuxSimple { min, max, .. } | Prefetch::Linux2618 { min, max } => (min, max),
         Prefetch::OnDemand { max } => (max, max),
         Prefetch::Stream { degree_max, .. } => (1, degree_max),

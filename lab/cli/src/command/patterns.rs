@@ -6,7 +6,6 @@ use crate::table::{self, column};
 use clap::{Args, Subcommand};
 use node::control::Problem;
 use policy::pattern::features::WINDOW;
-use policy::pattern::hmm::Hmm;
 use policy::pattern::network::{BUILT_IN, Network};
 use policy::pattern::rules::RulesOfThumb;
 use policy::pattern::{Classifier, Label, Request};
@@ -14,7 +13,6 @@ use serde_json::json;
 use sim::patterns::{Accuracy, Training, accuracy, train, windows};
 use sim::trace::{Format, Op, Options};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Train and test the classifier of access patterns
@@ -162,11 +160,6 @@ struct PatternCounts {
     windows: usize,
     agreed: usize,
     labels: BTreeMap<Label, usize>,
-    /// Number of requests that the hidden Markov model predicted, that a constant stride would have predicted, and of
-    /// all.
-    foretold: usize,
-    strided: usize,
-    requests: usize,
 }
 
 fn traces(args: &EvalArgs) -> Result<u8> {
@@ -195,9 +188,6 @@ fn traces(args: &EvalArgs) -> Result<u8> {
             "windows": found.windows,
             "agreed": share(found.agreed, found.windows),
             "labels": labels.collect::<BTreeMap<_, _>>(),
-            "requests": found.requests,
-            "foretold_by_hmm": share(found.foretold, found.requests),
-            "foretold_by_last_step": share(found.strided, found.requests),
         }))?;
         return Ok(0);
     }
@@ -207,13 +197,6 @@ fn traces(args: &EvalArgs) -> Result<u8> {
         share(found.agreed, found.windows) * 100.0
     );
     labels.for_each(|(label, share)| text += &format!("  {:>5.1} %  {label}\n", share * 100.0));
-    let _ = writeln!(
-        text,
-        "{} requests; where the next begins and ends was foretold for {:.1} % by the hidden Markov model, {:.1} % by the last step",
-        found.requests,
-        share(found.foretold, found.requests) * 100.0,
-        share(found.strided, found.requests) * 100.0
-    );
     shown::text(&text)?;
     Ok(0)
 }
@@ -225,18 +208,5 @@ fn look(network: &Network, requests: &[Request], found: &mut PatternCounts) {
         found.windows += 1;
         found.agreed += usize::from(said == thumb);
         *found.labels.entry(said).or_default() += 1;
-    }
-    let mut hmm = Hmm::new();
-    for (n, request) in requests.iter().enumerate() {
-        if n >= 2 {
-            let (before, last) = (requests[n - 2], requests[n - 1]);
-            let step = last.offset.wrapping_sub(before.offset);
-            found.requests += 1;
-            found.strided += usize::from(last.offset.wrapping_add(step) == request.offset && last.len == request.len);
-            let said = hmm.predict(1);
-            found.foretold +=
-                usize::from(said.first().is_some_and(|r| r.offset == request.offset && r.len == request.len));
-        }
-        hmm.observe(*request);
     }
 }
