@@ -54,7 +54,6 @@ pub struct Spec {
     /// Largest log of a stream.
     pub log_bytes_max: u64,
     /// Standard input of the commands; `None` for an empty one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     /// Whether each attempt is announced in the log.
     pub announce: bool,

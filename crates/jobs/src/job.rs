@@ -37,7 +37,6 @@ pub struct Job<X> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub early: Vec<Early>,
     /// Last seen progress of its stage-in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,
     /// Data that its backend keeps of it.
     #[serde(flatten)]

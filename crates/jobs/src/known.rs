@@ -32,7 +32,6 @@ pub struct KnownJob {
     /// User id of its owner.
     pub uid: u32,
     /// Queue of another scheduler in which the job waits, and its number there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<(Kind, String)>,
     /// Staged input of the job, for readers of that queue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -63,16 +63,12 @@ impl From<Vec<u8>> for Script {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overrides {
     /// Name of the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Cores of the compute part.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
     /// Longest run of the compute part, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walltime_s: Option<u64>,
     /// Retries of the stage-in and stage-out commands.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
 }
 
@@ -104,7 +100,6 @@ pub struct Register {
     /// Scheduler that runs the job.
     pub scheduler: Kind,
     /// Estimated start of the script at that scheduler, if it has an estimate: milliseconds since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ms: Option<u64>,
 }
 
@@ -121,7 +116,6 @@ pub struct Registered {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub script_environment: Vec<(String, String)>,
     /// Least delay of the stage-in part, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<u64>,
 }
 

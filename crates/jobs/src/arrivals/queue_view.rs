@@ -33,6 +33,7 @@ pub struct Part {
     pub coming: Coming,
 }
 
+#[derive(Default)]
 struct Known {
     id: JobId,
     /// Size of the stage-in; `None` while it is being requested, or if it cannot be known.
@@ -104,20 +105,7 @@ impl QueueView {
         self.next += 1;
         let id = JobId(self.next);
         self.tickets.insert(id, ticket);
-        let known = Known {
-            id,
-            incoming: None,
-            submitted: false,
-            fresh: false,
-            under_way: false,
-            started: false,
-            start: None,
-            reason: None,
-            no_room: None,
-            settled: false,
-            parts: Vec::new(),
-            verdict: None,
-        };
+        let known = Known { id, ..Known::default() };
         self.jobs.insert(ticket, known);
         true
     }

@@ -15,7 +15,6 @@ pub struct StageInput {
     /// Whether the source is a directory.
     pub recursive: bool,
     /// Maximum of bytes per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// Whether another program fetches it, whose progress the volume cannot observe.
     #[serde(default)]
@@ -36,7 +35,6 @@ pub struct Incoming {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limited: BTreeMap<u64, u64>,
     /// Origin of the rate limit: `--limit` or `[stage] limit`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
 }
 
@@ -57,7 +55,6 @@ pub struct Arrival {
     /// Assumed rate, in bytes per second.
     pub rate: u64,
     /// Limit that sets the rate; `None` if it is the rate of the source itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
     /// Progress of the data, with the reason.
     pub standing: String,
@@ -101,7 +98,6 @@ pub struct Protected {
     /// Whether lost stripes can be fetched again from its source.
     pub has_source: bool,
     /// State of its replication; `None` without a policy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<InputReplica>,
 }
 

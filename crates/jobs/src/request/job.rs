@@ -77,7 +77,6 @@ pub struct JobSummary {
     /// Name of the job.
     pub name: String,
     /// The host that keeps the job, on a volume of several nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// User id of the owner.
     pub uid: u32,
@@ -89,7 +88,6 @@ pub struct JobSummary {
     #[serde(default)]
     pub detail: String,
     /// Cause of the failure, if it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Cores of its compute part.
     pub cores: u32,
@@ -98,13 +96,10 @@ pub struct JobSummary {
     /// When it was submitted.
     pub submitted_ms: u64,
     /// When its first part started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_ms: Option<u64>,
     /// When it reached its final state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
     /// Progress of the running transfers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<Staging>,
 }
 
@@ -116,7 +111,6 @@ pub struct Staging {
     /// Total number of bytes of the running transfers.
     pub total_bytes: u64,
     /// Seconds left at the present rate; `None` without a rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_s: Option<u64>,
 }
 
@@ -132,10 +126,8 @@ pub struct Transfer {
     /// Bytes per second since its start.
     pub rate_bytes_s: u64,
     /// Seconds left at that rate; `None` without a rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_s: Option<u64>,
     /// Rate limit in bytes per second, and its origin: `--limit`, `[stage] limit`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<(u64, String)>,
 }
 
@@ -145,10 +137,8 @@ pub struct Watched {
     /// The line of `job list`.
     pub summary: JobSummary,
     /// Expected start of its script, in milliseconds since 1970; `None` without an estimate, or for a start right now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ms: Option<u64>,
     /// Progress of its stage-in, while it waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,
     /// Transfers that run at this moment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -171,7 +161,6 @@ pub struct JobDetail {
     /// Sources recorded on the files that it staged in with ordinary commands.
     pub sources: Vec<RecordedSource>,
     /// Result of the check before dispatch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckReport>,
     /// Recoveries that touched its files while it ran.
     #[serde(default)]
@@ -180,7 +169,6 @@ pub struct JobDetail {
     #[serde(default)]
     pub early: Vec<Early>,
     /// Present or last progress of its stage-in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,
     /// Protection of each of its input files, while it waits or runs.
     #[serde(default)]
@@ -188,7 +176,6 @@ pub struct JobDetail {
     /// Directory of the logs.
     pub log_dir: PathBuf,
     /// Parts of the job in another scheduler, if one runs them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<External>,
 }
 
@@ -203,7 +190,7 @@ pub struct Moment {
     #[serde(default)]
     pub detail: String,
     /// Duration in milliseconds; `None` for the present state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub lasted_ms: Option<u64>,
 }
 
@@ -294,7 +281,6 @@ pub struct Early {
     /// Duration in milliseconds.
     pub lasted_ms: u64,
     /// Cause of the failure, if it failed; the stage-out part tries again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
@@ -306,7 +292,6 @@ pub struct RecordedSource {
     /// URI that the file came from.
     pub uri: String,
     /// Error of the recording, if it failed. The job runs all the same: only recovery is lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -328,13 +313,11 @@ pub struct External {
     /// Parts of the job in that scheduler.
     pub parts: BTreeMap<PartKind, ExternalPart>,
     /// Time since which space is promised and its stage-in may begin, in milliseconds since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted_ms: Option<u64>,
     /// Number of admissions of each data part to the queue of data jobs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<PartKind, u32>,
     /// Reason why its stage-in may not begin; reported once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 

@@ -19,7 +19,6 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "DataWarp::is_empty")]
     pub datawarp: DataWarp,
     /// Events of which the owner gets mail.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mail: Option<Mail>,
     /// The compute script: the script with each directive line replaced by an empty comment, so that line numbers stay.
     pub compute_script: Script,
@@ -38,7 +37,6 @@ impl Plan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
     /// Address of the mail; the owner's name if the script sets none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// Mail at the end of the job, whatever its outcome.
     #[serde(default)]
@@ -75,7 +73,6 @@ pub struct Part {
     /// Queue in which the part waits.
     pub queue: Queue,
     /// The part that must succeed before this one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<PartKind>,
     /// Number of cores that the part occupies.
     pub cores: u32,
@@ -129,16 +126,12 @@ pub struct Checkpoint {
     /// The files, as written.
     pub path: String,
     /// Application that writes them; the name of the job if the line names none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
     /// Number of nodes of the application.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u64>,
     /// Seconds between two failures.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtbf_s: Option<u64>,
     /// Seconds from one checkpoint to the next.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_s: Option<u64>,
 }
 
@@ -146,7 +139,6 @@ pub struct Checkpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataWarp {
     /// The job's own directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<JobDirectory>,
     /// Persistent directories, which outlive the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -175,7 +167,6 @@ pub struct JobDirectory {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaves: bool,
     /// Absolute path; known once the job has a number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
 }
 
@@ -187,10 +178,8 @@ pub struct Persistent {
     /// Name of the directory, which also ends the name of its variable.
     pub name: String,
     /// Requested bytes, if a missing directory is to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_bytes: Option<u64>,
     /// Absolute path; known once the job has a number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Local {
 }
 
 /// Data that the runner keeps of a job.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct RunnerJob {
     pub submitted_ms: u64,
     pub why: Option<String>,

@@ -232,12 +232,8 @@ pub(super) fn new_record(core: &Core, owner: Caller, user: String, id: JobId, pl
         arrival: None,
         own: RunnerJob {
             submitted_ms: now_ms(),
-            why: None,
-            cancelled: false,
             parts: plan.parts.iter().map(|part| waiting(part.kind)).collect(),
-            sources: Vec::new(),
-            recoveries: Vec::new(),
-            external: None,
+            ..RunnerJob::default()
         },
         plan,
     };

@@ -40,7 +40,6 @@ pub struct Transfer {
     /// Progress of the transfer.
     pub state: Progress,
     /// Duration in milliseconds, once it succeeded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
     /// Why it failed.
     pub why: Option<(String, bool)>,

@@ -85,7 +85,6 @@ pub struct Summary {
     /// Number in Slurm.
     pub job: JobId,
     /// The host that keeps the job, on a volume of several nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Name of the owner.
     pub user: String,
@@ -108,7 +107,6 @@ pub struct Detail {
     #[serde(default)]
     pub protection: Vec<Protected>,
     /// Progress of the running transfers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<Staging>,
 }
 
