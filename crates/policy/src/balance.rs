@@ -149,7 +149,7 @@ impl Fill {
 type Place = (u8, u64);
 
 /// State machine that balances the targets of each tier.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Balance {
     /// Largest allowed distance of a target's fill from its tier's mean, in thousandths.
     spread_permille: u64,
@@ -165,15 +165,7 @@ pub struct Balance {
 impl Balance {
     /// Begins by requesting a pass.
     pub fn new(spread_permille: u64) -> Balance {
-        Balance {
-            spread_permille,
-            places: BTreeMap::new(),
-            fills: BTreeMap::new(),
-            under_way: None,
-            moved_in_pass: 0,
-            stats: Stats::default(),
-            says: VecDeque::from([Action::Walk]),
-        }
+        Balance { spread_permille, says: VecDeque::from([Action::Walk]), ..Balance::default() }
     }
 
     /// Progress so far.

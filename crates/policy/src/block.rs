@@ -27,7 +27,7 @@ pub const INDEX_MAX: u64 = (1 << INDEX_BITS) - 2;
 pub const FILE_MAX: u32 = (1 << (64 - INDEX_BITS)) - 2;
 
 /// One block of one file. Drivers number files densely in order of appearance, and choose the size of a block.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(pub(crate) u64);
 
 impl Block {

@@ -4,17 +4,17 @@ use std::fmt;
 
 /// Number of a target: one directory on one device or file system. It is part of the on-disk format and is never given
 /// to another target of the same volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(pub u16);
 
 /// Number of an object: one plain file on a target. Unique in the volume and never reused: the upper 32 bits are the
 /// epoch (one per start of the daemon), the lower 32 a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 
 /// Number of a file with a layout. It shares the number space of objects, so it is unique in the volume and never
 /// reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
 impl ObjectId {

@@ -93,7 +93,7 @@ struct Running {
 }
 
 /// The queue of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Maintenance {
     rows: Vec<Row>,
     now: Time,
@@ -113,17 +113,7 @@ impl Maintenance {
         let mut rows = ROWS.to_vec();
         let purge = &mut rows[Task::Purge.row()];
         (purge.every, purge.first) = (purge_every, purge_every.unwrap_or_default());
-        Maintenance {
-            rows,
-            now: Time::ZERO,
-            leads: false,
-            is_stopped: false,
-            waiting: BTreeMap::new(),
-            queues: vec![BTreeSet::new(); ROWS.len()],
-            running: BTreeMap::new(),
-            given_up: VecDeque::new(),
-            dropped: 0,
-        }
+        Maintenance { rows, queues: vec![BTreeSet::new(); ROWS.len()], ..Maintenance::default() }
     }
 
     fn row(&self, task: Task) -> &Row {
@@ -197,19 +187,6 @@ impl Maintenance {
     /// Returns the sizes of the queue.
     pub fn stats(&self) -> Stats {
         Stats { waiting: self.waiting.len(), running: self.running.len(), dropped: self.dropped }
-    }
-
-    /// Checks the invariants.
-    ///
-    /// # Panics
-    /// If one is broken.
-    pub fn check(&self) {
-        assert_eq!(self.waiting.len(), self.queues.iter().map(BTreeSet::len).sum());
-        for (row, queue) in self.rows.iter().zip(&self.queues) {
-            assert!(queue.iter().all(|(at, task)| self.waiting[task].at == *at));
-            assert!(queue.len() <= row.waiting_max && self.of_class(row.class) <= row.class.at_once(), "{row:?}");
-        }
-        assert!(!self.is_stopped || self.waiting.is_empty());
     }
 }
 

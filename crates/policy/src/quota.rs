@@ -279,20 +279,6 @@ impl Quota {
             self.actions.push_back(Action::Ceiling { subject, most });
         }
     }
-
-    /// Checks the invariants of all accounts.
-    pub fn check(&self) {
-        for account in self.accounts.values() {
-            let Some(used) = account.used else { continue };
-            for resource in Resource::ALL {
-                let (limit, standing) = (account.limits.of.of(resource), account.standing.of(resource));
-                let is_over = limit.soft.is_some_and(|soft| *used.of(resource) > soft);
-                assert_eq!(is_over, standing.since().is_some(), "{resource}: {account:?}");
-                let hard = limit.hard.unwrap_or(u64::MAX);
-                assert!(*account.ceiling().of(resource) <= hard, "{resource}: {account:?}");
-            }
-        }
-    }
 }
 
 impl Account {

@@ -89,12 +89,6 @@ impl Shares {
             self.held.remove(&uid);
         }
     }
-
-    /// Panics if an invariant is broken.
-    pub fn check(&self) {
-        assert_eq!(self.used, self.held.values().sum::<u64>());
-        assert!(self.held.values().all(|held| *held > 0), "who holds nothing is forgotten");
-    }
 }
 
 /// Division of the daemon's file descriptors. The parts are guesses; each purpose needs a part.
@@ -123,6 +117,14 @@ impl Descriptors {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    impl Shares {
+        /// Panics if an invariant is broken.
+        fn check(&self) {
+            assert_eq!(self.used, self.held.values().sum::<u64>());
+            assert!(self.held.values().all(|held| *held > 0), "who holds nothing is forgotten");
+        }
+    }
 
     const ROOT: Taker = Taker { uid: 0, operator: true };
 

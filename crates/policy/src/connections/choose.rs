@@ -65,7 +65,7 @@ pub struct Choice {
 }
 
 /// State of one open file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Use {
     thread: u32,
     turn: u32,
@@ -166,15 +166,7 @@ impl Chooser {
 
     /// Opens a file for a thread.
     pub fn open(&mut self, thread: u32) -> Use {
-        Use {
-            thread,
-            turn: 0,
-            home: None,
-            lone: Lone::default(),
-            writes: Activity::default(),
-            reads: Activity::default(),
-            counted: false,
-        }
+        Use { thread, ..Use::default() }
     }
 
     /// Closes a file.

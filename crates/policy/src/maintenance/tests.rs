@@ -3,6 +3,21 @@
 use super::*;
 use crate::ids::{FileId, TargetId};
 
+impl Maintenance {
+    /// Checks the invariants.
+    ///
+    /// # Panics
+    /// If one is broken.
+    fn check(&self) {
+        assert_eq!(self.waiting.len(), self.queues.iter().map(BTreeSet::len).sum());
+        for (row, queue) in self.rows.iter().zip(&self.queues) {
+            assert!(queue.iter().all(|(at, task)| self.waiting[task].at == *at));
+            assert!(queue.len() <= row.waiting_max && self.of_class(row.class) <= row.class.at_once(), "{row:?}");
+        }
+        assert!(!self.is_stopped || self.waiting.is_empty());
+    }
+}
+
 const AT: fn(u64) -> Time = Time::from_secs;
 const ZERO: Time = Time::ZERO;
 

@@ -18,7 +18,7 @@ use crate::block::{Block, Reason};
 /// Consecutive hits after which read-ahead is switched off.
 const HITS_MAX: u32 = 256;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Windows {
     /// Page after the last one inspected.
     next: u64,
@@ -79,16 +79,7 @@ impl Linux2618 {
 impl Windows {
     /// State at open: the next page is the file's first.
     fn new(first: Block) -> Windows {
-        Windows {
-            next: Block::new(first.file(), 0).0,
-            start: 0,
-            size: 0,
-            ahead_start: None,
-            ahead_end: 0,
-            miss: false,
-            in_cache: false,
-            hits: 0,
-        }
+        Windows { next: Block::new(first.file(), 0).0, ..Windows::default() }
     }
 
     /// The kernel's `page_cache_readahead`. Returns the page after those inspected.

@@ -158,7 +158,7 @@ struct Missing {
 }
 
 /// Checks and repairs for one queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Availability {
     config: Config,
     /// Jobs in the queue by place; the first to start has 0.
@@ -179,19 +179,7 @@ impl Availability {
     /// Makes a machine without jobs.
     pub fn new(config: Config) -> Availability {
         let config = Config { at_once: config.at_once.max(1), jobs_per_look: config.jobs_per_look.max(1), ..config };
-        Availability {
-            config,
-            places: BTreeMap::new(),
-            files: BTreeMap::new(),
-            missing: BTreeMap::new(),
-            due: BTreeMap::new(),
-            looking: false,
-            look_at: None,
-            settled_at: None,
-            now: Time::ZERO,
-            actions: VecDeque::new(),
-            stats: Stats::default(),
-        }
+        Availability { config, ..Availability::default() }
     }
 
     /// Returns the places in the queue of files that waiting jobs read, as far as they were checked: smaller is sooner.

@@ -39,7 +39,7 @@ use file_system::{FileSystem, Member};
 use std::collections::VecDeque;
 
 /// The state machine of one target.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Health {
     config: Config,
     state: State,
@@ -79,22 +79,9 @@ impl Health {
             state,
             doubt: state == State::Suspect,
             doubt_since: now,
-            file_system: None,
             probe_began: now,
-            answered: None,
             read_only: state == State::ReadOnly,
-            unsynced: false,
-            probe_syncs: false,
-            failed_by_operator: false,
-            first_miss: None,
-            hanging: 0,
-            probes_failed_in_row: 0,
-            probes_ok_in_row: 0,
-            probe_expires: None,
-            next_probe: None,
-            probe_wanted: None,
-            changes: VecDeque::new(),
-            stats: Stats::default(),
+            ..Health::default()
         };
         if health.doubt {
             health.ask_probe(now, Reason::Routine);
@@ -144,21 +131,6 @@ impl Health {
     /// Returns counts since the start.
     pub fn stats(&self) -> Stats {
         self.stats
-    }
-
-    /// Panics if an invariant is broken.
-    pub fn check(&self) {
-        assert!(!self.doubt || matches!(self.state, State::Suspect | State::Draining | State::ReadOnly));
-        assert!(self.state != State::ReadOnly || self.read_only);
-        assert!(self.state != State::Ok || !self.read_only, "what can only be read is not ok");
-        assert!(self.state != State::Suspect || self.doubt, "suspect is doubt");
-        assert!(!self.failed_by_operator || self.state == State::Failed);
-        assert!(self.probe_wanted.is_none() || self.probe_expires.is_some(), "a wanted probe expires");
-        if self.doubt {
-            assert!(self.probe_expires.is_some() || self.next_probe.is_some(), "doubt is looked into");
-            let is_own = matches!(self.file_system, None | Some(FileSystem::Answers));
-            assert!(!is_own || self.probes_failed_in_row < self.config.failed_probes_max.max(1));
-        }
     }
 
     fn missed(&mut self, now: Time, started: Time) {

@@ -22,7 +22,7 @@ use crate::time::Time;
 use std::collections::VecDeque;
 
 /// Settings of [`Purge`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Files unused for this time are removed; `None`: no removal by age.
     pub age: Option<Time>,
@@ -193,7 +193,7 @@ pub struct Stats {
 }
 
 /// The purge, for one scan after the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Purge {
     config: Config,
     /// In the unit of [`Candidate::used`].
@@ -215,18 +215,7 @@ impl Purge {
     /// Makes a purge that has seen no file.
     pub fn new(config: Config) -> Purge {
         let low_percent = config.low_percent.min(config.high_percent);
-        Purge {
-            config: Config { low_percent, ..config },
-            now: Time::ZERO,
-            used: 0,
-            total: 0,
-            by_rule: VecDeque::new(),
-            may_go: VecDeque::new(),
-            scanned: false,
-            used_after_rules: None,
-            current: None,
-            stats: Stats::default(),
-        }
+        Purge { config: Config { low_percent, ..config }, ..Purge::default() }
     }
 
     /// Returns the counts of this scan so far.

@@ -39,7 +39,7 @@ use std::collections::VecDeque;
 use waiting::Limits;
 
 /// The scheduler of all queues.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Easy {
     now: Time,
     jobs: Slab,
@@ -54,15 +54,7 @@ pub struct Easy {
 impl Easy {
     /// A scheduler with nothing to run. [`QueueId`] counts from 0 in the order given.
     pub fn new(queues: &[Queue]) -> Easy {
-        Easy {
-            now: Time::ZERO,
-            jobs: Slab::default(),
-            queues: queues.iter().map(|q| Line::new(*q)).collect(),
-            dirty: false,
-            scan_max: usize::MAX,
-            actions: VecDeque::new(),
-            stats: Stats::default(),
-        }
+        Easy { queues: queues.iter().map(|q| Line::new(*q)).collect(), scan_max: usize::MAX, ..Easy::default() }
     }
 
     /// Limits the jobs behind the head that are scanned when one ends. No limit is EASY as published; a limit bounds

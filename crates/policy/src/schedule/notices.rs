@@ -59,18 +59,20 @@ impl Notices {
     pub fn ended(&mut self, user: u32) {
         self.going.remove(&user);
     }
-
-    /// Panics if an invariant is broken.
-    pub fn check(&self) {
-        assert!(self.going.len() <= self.places);
-        assert!(self.waiting.values().all(|line| !line.is_empty() && line.len() <= self.waiting_max));
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    impl Notices {
+        /// Panics if an invariant is broken.
+        fn check(&self) {
+            assert!(self.going.len() <= self.places);
+            assert!(self.waiting.values().all(|line| !line.is_empty() && line.len() <= self.waiting_max));
+        }
+    }
 
     /// [S-315]
     #[test]

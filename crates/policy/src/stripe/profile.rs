@@ -72,7 +72,7 @@ pub struct Class {
 }
 
 /// The moving window of one load.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Profile {
     window: Time,
     pane: Time,

@@ -83,7 +83,7 @@ pub enum Next {
     Busy(Wanted),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Changes {
     max: usize,
     repairs: bool,
@@ -99,15 +99,7 @@ impl Changes {
     /// Makes a queue with at most `max` changes of one mechanism at a time. `repairs`: damaged files are repaired by
     /// changes.
     pub fn new(max: usize, repairs: bool) -> Changes {
-        Changes {
-            max: max.max(1),
-            repairs,
-            wanted: BTreeMap::new(),
-            under_way: BTreeMap::new(),
-            busy: BTreeMap::new(),
-            latest: None,
-            tickets: 0,
-        }
+        Changes { max: max.max(1), repairs, ..Changes::default() }
     }
 
     pub fn want(&mut self, wanted: Wanted) {

@@ -11,7 +11,7 @@ use super::{Share, Trigger, esf, ets};
 use crate::block::{Block, Span};
 use crate::time::Time;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     /// Block that would continue the stream.
     expected: Block,
@@ -30,17 +30,7 @@ struct Rate {
 impl Rate {
     /// State of an inactive stream.
     fn idle(expected: Block, share: &Share) -> Rate {
-        Rate {
-            expected,
-            count: 0,
-            blocks_per_sec: 0.0,
-            variance: 0.0,
-            sampled: false,
-            active: false,
-            read_at: Time::ZERO,
-            distance: share.distance_default,
-            exact: 0.0,
-        }
+        Rate { expected, distance: share.distance_default, ..Rate::default() }
     }
 }
 

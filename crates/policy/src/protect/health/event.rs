@@ -5,9 +5,10 @@ use crate::time::Time;
 use std::fmt;
 
 /// Permitted uses of a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// Reads, writes and new objects.
+    #[default]
     Ok,
     /// Reads and writes of existing objects; readers prefer other mirrors, and new objects go elsewhere.
     Suspect,

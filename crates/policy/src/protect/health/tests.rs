@@ -3,6 +3,23 @@
 use super::*;
 use proptest::prelude::*;
 
+impl Health {
+    /// Panics if an invariant is broken.
+    fn check(&self) {
+        assert!(!self.doubt || matches!(self.state, State::Suspect | State::Draining | State::ReadOnly));
+        assert!(self.state != State::ReadOnly || self.read_only);
+        assert!(self.state != State::Ok || !self.read_only, "what can only be read is not ok");
+        assert!(self.state != State::Suspect || self.doubt, "suspect is doubt");
+        assert!(!self.failed_by_operator || self.state == State::Failed);
+        assert!(self.probe_wanted.is_none() || self.probe_expires.is_some(), "a wanted probe expires");
+        if self.doubt {
+            assert!(self.probe_expires.is_some() || self.next_probe.is_some(), "doubt is looked into");
+            let is_own = matches!(self.file_system, None | Some(FileSystem::Answers));
+            assert!(!is_own || self.probes_failed_in_row < self.config.failed_probes_max.max(1));
+        }
+    }
+}
+
 const SEC: u64 = 1_000_000_000;
 
 fn quiet() -> Config {

@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Progress of a recovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The driver chooses a spare.
+    #[default]
     Choosing,
     /// The driver writes the layout.
     Publishing,
@@ -44,7 +45,7 @@ pub(super) struct Busy {
 }
 
 /// State of one key.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Entry {
     pub phase: Phase,
     /// Whether the driver owes the answer to `ChooseSpare` or `Publish`.
@@ -80,25 +81,7 @@ pub(super) struct Entry {
 impl Entry {
     /// Makes a recovery that has just begun.
     pub(super) fn new() -> Entry {
-        Entry {
-            phase: Phase::Choosing,
-            owed: true,
-            spare: None,
-            published: false,
-            rows: 0,
-            patched: RowSet::default(),
-            failed: RowSet::default(),
-            busy: BTreeMap::new(),
-            ahead: Ahead::default(),
-            cursor: 0,
-            in_turn: false,
-            waiting: BTreeSet::new(),
-            why: None,
-            failed_in_row: 0,
-            given_up: false,
-            dead: Vec::new(),
-            preferred: 0,
-        }
+        Entry { phase: Phase::Choosing, owed: true, ..Entry::default() }
     }
 
     /// Sets the spare.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wait::Wait;
 
 /// The coordinator of all recoveries of a volume.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recovery {
     config: Config,
     now: Time,
@@ -36,20 +36,7 @@ pub struct Recovery {
 impl Recovery {
     /// Makes a coordinator without keys.
     pub fn new(config: Config) -> Recovery {
-        Recovery {
-            pace: Pace::new(config.row_within, config.fetches_max),
-            config,
-            now: Time::ZERO,
-            keys: BTreeMap::new(),
-            order: BTreeMap::new(),
-            place_of: BTreeMap::new(),
-            next_place: 0,
-            turn: VecDeque::new(),
-            again: BTreeSet::new(),
-            in_flight: 0,
-            actions: VecDeque::new(),
-            stats: Stats::default(),
-        }
+        Recovery { pace: Pace::new(config.row_within, config.fetches_max), config, ..Recovery::default() }
     }
 
     /// Whether a row of the spare holds its data. Always true for a finished recovery, false for an unknown key.

@@ -20,7 +20,7 @@ const FIRST: usize = 4;
 const READERS_STAY: Time = Time::from_secs(10);
 
 /// The limit, and its inputs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pace {
     goal: Time,
     max: usize,

@@ -3,7 +3,7 @@
 use crate::time::Time;
 
 /// A job; a number of the driver's choosing, never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
 /// A queue, by its place in the configuration.
@@ -11,16 +11,17 @@ pub struct JobId(pub u64);
 pub struct QueueId(pub u8);
 
 /// Share of its queue's capacity that a job takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charge {
     /// Number of its cores.
+    #[default]
     Cores,
     /// One slot, whatever its number of cores.
     Slot,
 }
 
 /// A queue of the batch system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
     /// Cores, or jobs at once.
     pub capacity: u32,

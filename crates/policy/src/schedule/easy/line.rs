@@ -15,7 +15,7 @@ pub(super) struct Room {
 }
 
 /// One queue's state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Line {
     pub queue: Queue,
     /// Free capacity; negative while jobs use more than a lowered capacity allows.
@@ -33,15 +33,7 @@ pub(super) struct Line {
 impl Line {
     /// An empty queue.
     pub(super) fn new(queue: Queue) -> Line {
-        Line {
-            queue,
-            free: i64::from(queue.capacity),
-            waiting: Waiting::default(),
-            fresh: None,
-            running: Running::default(),
-            room: None,
-            promise: None,
-        }
+        Line { queue, free: i64::from(queue.capacity), ..Line::default() }
     }
 
     /// Share of the capacity that a job takes.

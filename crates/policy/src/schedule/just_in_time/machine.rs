@@ -23,7 +23,7 @@ struct Job {
 }
 
 /// The stage-ins of one volume.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct JustInTime {
     config: Config,
     rates: Rates,
@@ -37,14 +37,7 @@ pub struct JustInTime {
 impl JustInTime {
     /// Machine without jobs; `rates` are the known rates of the sources.
     pub fn new(config: Config, rates: Rates) -> JustInTime {
-        JustInTime {
-            config,
-            rates,
-            jobs: BTreeMap::new(),
-            due: BTreeSet::new(),
-            actions: VecDeque::new(),
-            stats: Stats::default(),
-        }
+        JustInTime { config, rates, ..JustInTime::default() }
     }
 
     /// Progress of a job's data.
@@ -63,7 +56,8 @@ impl JustInTime {
     }
 
     /// Panics if an invariant is broken.
-    pub fn check(&self) {
+    #[cfg(test)]
+    pub(super) fn check(&self) {
         let reserved: u64 = self.jobs.values().filter(|job| job.reserved).map(|job| job.load.bytes).sum();
         assert_eq!(self.stats.bytes_reserved, reserved, "what is reserved belongs to a job");
         for (id, job) in &self.jobs {

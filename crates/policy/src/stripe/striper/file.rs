@@ -33,7 +33,7 @@ impl WantedChange {
 }
 
 /// State of one file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct File {
     pub profile: Profile,
     pub users: u32,
@@ -86,28 +86,7 @@ pub struct View {
 
 impl File {
     pub fn new(window: Time, now: Time) -> File {
-        File {
-            profile: Profile::new(window, now),
-            users: 0,
-            pattern: None,
-            forks: Vec::new(),
-            keep: 1,
-            bytes: 0,
-            movable: false,
-            open: false,
-            busy: false,
-            rest_until: Time::ZERO,
-            wanted: None,
-            wanted_change: None,
-            tried: None,
-            route: None,
-            online: true,
-            seen: Seen::default(),
-            classes: Vec::new(),
-            own: OtherLoad::default(),
-            present_s: f64::NAN,
-            last: None,
-        }
+        File { profile: Profile::new(window, now), keep: 1, online: true, present_s: f64::NAN, ..File::default() }
     }
 
     pub fn view(&mut self, now: Time) -> View {
