@@ -30,7 +30,6 @@ pub mod request;
 pub mod runner;
 pub mod scheduler;
 pub mod slurm;
-pub mod submit;
 pub mod volume;
 
 pub use account::uid_of;

@@ -119,9 +119,11 @@ pub struct Marked {
 }
 
 /// A volume without a mount point: checks find nothing, and no source is kept.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoVolume;
 
+#[cfg(test)]
 impl Volume for NoVolume {
     fn mount_point(&self) -> Option<PathBuf> {
         None

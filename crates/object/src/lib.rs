@@ -8,7 +8,6 @@ pub mod descriptors;
 pub mod error;
 pub mod exit;
 pub mod host;
-pub mod measure;
 pub mod mounts;
 pub mod newer;
 pub mod stop;

@@ -64,17 +64,6 @@ pub enum Action {
     GaveUp(Task),
 }
 
-/// State of the queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Tasks that wait.
-    pub waiting: usize,
-    /// Tasks that run.
-    pub running: usize,
-    /// Requests that were dropped because too many tasks of the kind wait.
-    pub dropped: u64,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     at: Time,
@@ -104,7 +93,6 @@ pub struct Maintenance {
     queues: Vec<BTreeSet<(Time, Task)>>,
     running: BTreeMap<Task, Running>,
     given_up: VecDeque<Task>,
-    dropped: u64,
 }
 
 impl Maintenance {
@@ -143,10 +131,7 @@ impl Maintenance {
         let at = match self.waiting.get(&task).copied() {
             Some(waiting) if !row.is_put_off => waiting.at.min(at),
             Some(_) => at,
-            None if self.queue(task).len() >= row.waiting_max => {
-                self.dropped += 1;
-                return;
-            }
+            None if self.queue(task).len() >= row.waiting_max => return,
             None => at,
         };
         self.wait(task, Waiting { at, pause: row.pause, runs: 0 });
@@ -184,9 +169,9 @@ impl Maintenance {
         self.wait(task, requested.map_or(next, |requested| Waiting { at: requested.at.min(next.at), ..requested }));
     }
 
-    /// Returns the sizes of the queue.
-    pub fn stats(&self) -> Stats {
-        Stats { waiting: self.waiting.len(), running: self.running.len(), dropped: self.dropped }
+    /// Returns the number of tasks that run.
+    pub fn running(&self) -> usize {
+        self.running.len()
     }
 }
 

@@ -235,11 +235,6 @@ impl Quota {
         self.accounts.get(&subject).is_some_and(|account| account.used.is_some())
     }
 
-    /// Returns the subjects that have limits.
-    pub fn subjects(&self) -> impl Iterator<Item = Subject> + '_ {
-        self.accounts.keys().copied()
-    }
-
     /// Returns the limits of a subject, if it has any.
     pub fn limits(&self, subject: Subject) -> Option<Limits> {
         self.accounts.get(&subject).map(|account| account.limits)

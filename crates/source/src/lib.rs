@@ -31,5 +31,4 @@ pub use address::{Address, AddressError, SCHEMES, Scheme};
 pub use command::CommandTemplate;
 pub use credentials::CREDENTIAL_VARIABLES;
 pub use recognise::{Recognised, recognise};
-pub use sftp::HostKeys;
 pub use sources::{Settings, Sources};

@@ -34,16 +34,6 @@ const REQUEST_BYTES: usize = 32 << 10;
 /// Bytes that are requested at once to read a whole file.
 const BLOCK_BYTES: usize = 2 << 20;
 
-/// Treatment of servers with unknown host keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostKeys {
-    /// Connects only to servers in the user's known hosts.
-    #[default]
-    Strict,
-    /// New host keys are recorded, changed ones refused.
-    AcceptNew,
-}
-
 /// One `ssh` child, started at the first use and again after its death.
 pub struct SftpSession {
     arguments: Vec<String>,
@@ -64,15 +54,9 @@ pub(crate) struct Live {
 
 impl SftpSession {
     /// Creates a session; nothing is started yet.
-    pub fn new(
-        address: &Address,
-        found: &Credentials,
-        who: &Identity,
-        host_keys: HostKeys,
-        runtime: Arc<Runtime>,
-    ) -> SftpSession {
+    pub fn new(address: &Address, found: &Credentials, who: &Identity, runtime: Arc<Runtime>) -> SftpSession {
         SftpSession {
-            arguments: arguments(address, found, host_keys),
+            arguments: arguments(address, found),
             who: who.clone(),
             agent: found.agent.clone(),
             live: Mutex::new(None),
@@ -186,11 +170,7 @@ impl SftpSession {
 }
 
 /// Arguments of `ssh`. No word from a user is unchecked, and `--` ends the options.
-fn arguments(address: &Address, found: &Credentials, host_keys: HostKeys) -> Vec<String> {
-    let checking = match host_keys {
-        HostKeys::Strict => "yes",
-        HostKeys::AcceptNew => "accept-new",
-    };
+fn arguments(address: &Address, found: &Credentials) -> Vec<String> {
     let mut words: Vec<String> = vec!["-x".into(), "-a".into(), "-T".into()];
     let mut option = |text: String| words.extend(["-o".to_string(), text]);
     option("BatchMode=yes".into());
@@ -199,7 +179,7 @@ fn arguments(address: &Address, found: &Credentials, host_keys: HostKeys) -> Vec
     option("ServerAliveCountMax=2".into());
     option("ClearAllForwardings=yes".into());
     option("PermitLocalCommand=no".into());
-    option(format!("StrictHostKeyChecking={checking}"));
+    option("StrictHostKeyChecking=yes".into());
     if let Some(file) = &found.known_hosts {
         option(format!("UserKnownHostsFile=\"{}\"", file.display()));
     }
@@ -389,7 +369,7 @@ mod tests {
     fn the_command_line_ends_its_options_before_the_host() {
         let address = Address::parse("sftp://alice@host:2222/x").expect("good");
         let found = Credentials { user: address.user.clone(), ..Default::default() };
-        let words = arguments(&address, &found, HostKeys::Strict);
+        let words = arguments(&address, &found);
         assert_eq!(&words[words.len() - 4..], ["-s", "--", "host", "sftp"]);
         assert!(words.contains(&"StrictHostKeyChecking=yes".to_string()));
         assert!(words.contains(&"BatchMode=yes".to_string()));

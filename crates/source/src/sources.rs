@@ -11,7 +11,7 @@ use crate::put::HttpUpload;
 use crate::repository::{self, Asked, Bases};
 use crate::runtime::Runtime;
 use crate::send::SftpUpload;
-use crate::sftp::{self, HostKeys, SftpSession, SftpSource};
+use crate::sftp::{self, SftpSession, SftpSource};
 use engine::source::{Deposited, Entry, Identity, Opener, Result, Source, SourceError, Started, Upload};
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -27,8 +27,6 @@ const SESSIONS_MAX: usize = 32;
 pub struct Settings {
     /// Timeout of a call in which a server sends no bytes.
     pub timeout: Duration,
-    /// Whether connections to unknown ssh servers are permitted.
-    pub host_keys: HostKeys,
     /// Directories that no `file://` may reach into: namespace, targets, state.
     pub refused: Vec<PathBuf>,
     /// Server for records of Zenodo: `http(s)://HOST[:PORT][/PATH]`.
@@ -43,7 +41,6 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             timeout: Duration::from_secs(30),
-            host_keys: HostKeys::Strict,
             refused: Vec::new(),
             zenodo: "https://zenodo.org".into(),
             datacite: "https://api.datacite.org".into(),
@@ -118,7 +115,7 @@ impl Sources {
         let runtime = self.runtime.clone();
         let session = match address.scheme {
             Scheme::Sftp => {
-                let session = SftpSession::new(address, &key.found, who, self.settings.host_keys, runtime);
+                let session = SftpSession::new(address, &key.found, who, runtime);
                 Session::Sftp(Arc::new(session))
             }
             Scheme::Http | Scheme::Webdav => Session::Http(Arc::new(HttpSession::new(address, &key.found, runtime)?)),

@@ -6,13 +6,13 @@ mod server;
 
 use engine::source::{EntryKind, Identity, Opener, Source, SourceError, Started};
 use server::{Ftpd, Nginx, Sshd, data, who};
-use source::{HostKeys, Settings, Sources};
+use source::{Settings, Sources};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn sources() -> Sources {
-    let settings = Settings { timeout: Duration::from_secs(20), host_keys: HostKeys::Strict, ..Settings::default() };
+    let settings = Settings { timeout: Duration::from_secs(20), ..Settings::default() };
     Sources::new(settings).expect("runtime")
 }
 

@@ -10,7 +10,8 @@
 //!           spindle  the answer waits until then
 //! ```
 //! `space`, `extents`, `device` and `pace` are arithmetic: no clock, thread or file. `device` drives the same state
-//! machines as the simulator, so the same requests at the same times take the same time in both.
+//! machines as the simulator, so the same requests at the same times take the same time in both. `scratch` measures a
+//! real device.
 
 pub mod device;
 pub mod disk;
@@ -19,6 +20,7 @@ pub mod figures;
 pub mod measure;
 mod options;
 pub mod pace;
+pub mod scratch;
 mod serve;
 pub mod space;
 mod spindle;

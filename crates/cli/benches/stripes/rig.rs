@@ -50,8 +50,8 @@ impl Rig {
             rig.disks.push(disk);
             mkdir(&at.join("target"));
         }
-        let sample = object::measure::Options { bytes: 32 << 20, time: Duration::from_secs(4), seed: 1 };
-        let report = object::measure::device(&rig.dir.join("d0"), sample).expect("a device");
+        let sample = emulate::scratch::Options { bytes: 32 << 20, time: Duration::from_secs(4), seed: 1 };
+        let report = emulate::scratch::device(&rig.dir.join("d0"), sample).expect("a device");
         rig.device = report.measured.to_string();
         rig
     }

@@ -119,12 +119,6 @@ fn cores_of(nodes: &str) -> u64 {
     nodes.values().filter(up).map(cores).sum()
 }
 
-/// Exit status of a finished job, from the output of `qstat -x -f -F json ID`.
-pub fn exit_status(text: &str, id: &str) -> Option<i64> {
-    let answer: Value = serde_json::from_str(text).ok()?;
-    answer["Jobs"].get(id)?.get("Exit_status")?.as_i64()
-}
-
 fn number(id: &str) -> u64 {
     id.split(['.', '[']).next().and_then(|n| n.parse().ok()).unwrap_or(u64::MAX)
 }
@@ -208,7 +202,6 @@ mod tests {
         assert_eq!(jobs[2].start_ms, Some(1_795_266_000_000));
         assert_eq!(parse(r#"{"timestamp":1}"#).unwrap(), [], "an empty server");
         assert!(parse("qstat: cannot connect").is_err());
-        assert_eq!(exit_status(r#"{"Jobs":{"9.s":{"Exit_status":271}}}"#, "9.s"), Some(271));
     }
 
     #[test]

@@ -136,17 +136,6 @@ pub enum LookReason {
     Periodic,
 }
 
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Checks requested so far.
-    pub looks: u64,
-    /// Objects that were restored.
-    pub repaired: u64,
-    /// Attempts that failed.
-    pub failed: u64,
-}
-
 #[derive(Clone, Debug)]
 struct Missing {
     lost: Lost,
@@ -172,7 +161,6 @@ pub struct Availability {
     settled_at: Option<Time>,
     now: Time,
     actions: VecDeque<Action>,
-    stats: Stats,
 }
 
 impl Availability {
@@ -198,11 +186,6 @@ impl Availability {
     /// Whether an object is to be restored, now or later.
     pub fn is_missing(&self, object: ObjectId) -> bool {
         self.missing.contains_key(&object)
-    }
-
-    /// Returns counts since the start.
-    pub fn stats(&self) -> Stats {
-        self.stats
     }
 
     fn line(&mut self, line: Vec<Waiting>) {
@@ -252,7 +235,6 @@ impl Availability {
         let jobs: Vec<JobId> = jobs.into_iter().take(self.config.jobs_per_look).map(|(_, job)| job).collect();
         self.due.retain(|job, _| !jobs.contains(job));
         self.looking = true;
-        self.stats.looks += 1;
         self.actions.push_back(Action::Look { jobs, reason });
     }
 
@@ -314,11 +296,8 @@ impl Machine for Availability {
             Event::TargetsChanged => self.settled_at = Some(self.now + self.config.settle),
             Event::Looked { job, files, lost } => self.looked(job, files, lost),
             Event::LookEnded => self.looking = false,
-            Event::Repaired { object } => {
-                self.stats.repaired += u64::from(self.missing.remove(&object).is_some());
-            }
+            Event::Repaired { object } => drop(self.missing.remove(&object)),
             Event::RepairFailed { object } => {
-                self.stats.failed += 1;
                 if let Some(missing) = self.missing.get_mut(&object) {
                     missing.under_way = false;
                     missing.failed += 1;

@@ -151,21 +151,6 @@ pub enum Phase {
     Hopeless,
 }
 
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Complaints of readers.
-    pub complaints: u64,
-    /// Files whose replica took over for a target.
-    pub swapped: u64,
-    /// Requests that found no replica.
-    pub without_replica: u64,
-    /// Replicas that were completed again.
-    pub rebuilt: u64,
-    /// Rebuilds that were given up.
-    pub rebuilds_given_up: u64,
-}
-
 #[derive(Debug)]
 struct Request {
     phase: Phase,
@@ -181,7 +166,6 @@ pub struct Failover {
     requests: BTreeMap<Key, Request>,
     due: BTreeSet<(Time, Key)>,
     actions: VecDeque<Action>,
-    stats: Stats,
 }
 
 impl Failover {
@@ -206,11 +190,6 @@ impl Failover {
         self.keys(file).any(|(_, phase)| !is_over(phase))
     }
 
-    /// Returns counts since the start.
-    pub fn stats(&self) -> Stats {
-        self.stats
-    }
-
     /// Panics if an invariant is broken.
     pub fn check(&self) {
         for (key, request) in &self.requests {
@@ -223,7 +202,6 @@ impl Failover {
     }
 
     fn complained(&mut self, key: Key) {
-        self.stats.complaints += 1;
         if let Entry::Vacant(none) = self.requests.entry(key) {
             none.insert(Request { phase: Phase::Swapping, tries: 0, returned: false });
             self.actions.push_back(Action::Swap { key, reason: Reason::Complaint });
@@ -234,7 +212,6 @@ impl Failover {
         let Some(request) = self.requests.get_mut(&key).filter(|r| r.phase == Phase::Rebuilding) else { return };
         request.tries += 1;
         if request.tries > self.config.rebuild_retries {
-            self.stats.rebuilds_given_up += 1;
             self.enter(key, Phase::Settled);
             return self.tidy(key);
         }
@@ -299,20 +276,17 @@ impl Machine for Failover {
             Event::Complained { key } => self.complained(key),
             Event::Swapped { key } => {
                 if self.in_phase(key, Phase::Swapping) {
-                    self.stats.swapped += 1;
                     self.enter(key, Phase::Swapped(now + self.config.rebuild_delay));
                 }
             }
             Event::NoReplica { key } => {
                 if self.in_phase(key, Phase::Swapping) {
-                    self.stats.without_replica += 1;
                     self.enter(key, Phase::Hopeless);
                     self.tidy(key);
                 }
             }
             Event::Rebuilt { key } => {
                 if self.in_phase(key, Phase::Rebuilding) {
-                    self.stats.rebuilt += 1;
                     self.enter(key, Phase::Settled);
                     self.tidy(key);
                 }
@@ -374,8 +348,6 @@ mod tests {
         assert_eq!(after(&mut machine, 9, Event::Rebuilt { key: k }), []);
         assert_eq!((machine.phase(k), machine.next_deadline()), (Some(Phase::Settled), None));
         assert!(!machine.is_at_work(FileId(1)));
-        let stats = Stats { complaints: 34, swapped: 1, rebuilt: 1, ..Stats::default() };
-        assert_eq!(machine.stats(), stats);
     }
 
     #[test]
@@ -414,7 +386,7 @@ mod tests {
             assert_eq!(after(&mut machine, now, Event::Tick), [again]);
         }
         after(&mut machine, now, Event::RebuildFailed { key: k });
-        assert_eq!((machine.phase(k), machine.stats().rebuilds_given_up), (Some(Phase::Settled), 1));
+        assert_eq!(machine.phase(k), Some(Phase::Settled));
     }
 
     #[test]

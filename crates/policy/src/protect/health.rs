@@ -30,7 +30,7 @@ mod event;
 pub mod file_system;
 mod hard;
 
-pub use event::{Action, Config, Event, Reason, State, Stats};
+pub use event::{Action, Config, Event, Reason, State};
 pub use hard::{is_hard, is_read_only, is_shortage, is_space};
 
 use crate::machine::Machine;
@@ -68,7 +68,6 @@ pub struct Health {
     next_probe: Option<Time>,
     probe_wanted: Option<Reason>,
     changes: VecDeque<Action>,
-    stats: Stats,
 }
 
 impl Health {
@@ -123,18 +122,7 @@ impl Health {
         is_away || self.state.accepts_new_objects()
     }
 
-    /// Returns the number of operations that passed their deadline and have not returned.
-    pub fn hanging(&self) -> u32 {
-        self.hanging
-    }
-
-    /// Returns counts since the start.
-    pub fn stats(&self) -> Stats {
-        self.stats
-    }
-
     fn missed(&mut self, now: Time, started: Time) {
-        self.stats.misses += 1;
         self.hanging += 1;
         match self.first_miss {
             Some(first) if now.since(first) <= self.config.miss_window => {
@@ -237,7 +225,6 @@ impl Health {
     }
 
     fn probe_failed(&mut self, now: Time) {
-        self.stats.probes_failed += 1;
         self.answered = None;
         self.probe_expires = None;
         self.probe_wanted = None;
@@ -297,7 +284,6 @@ impl Health {
         let from = self.state;
         if from != to {
             self.state = to;
-            self.stats.changes += 1;
             self.changes.push_back(Action::Changed { from, to, reason });
         }
     }
@@ -322,7 +308,6 @@ impl Health {
     fn ask_probe(&mut self, now: Time, reason: Reason) {
         self.next_probe = None;
         if self.probe_expires.is_none() {
-            self.stats.probes += 1;
             self.probe_began = now;
             self.probe_expires = Some(now + self.config.probe_deadline);
             self.probe_syncs = self.unsynced;
@@ -347,9 +332,8 @@ impl Machine for Health {
 
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::OpOk | Event::OpError { transient: true } => {}
+            Event::OpError { transient: true } => {}
             Event::OpError { transient: false } => {
-                self.stats.hard_errors += 1;
                 self.doubt_it(now, Reason::HardError);
             }
             Event::ObjectMissing => {
@@ -357,13 +341,11 @@ impl Machine for Health {
                 self.next_probe = self.next_probe.map(|at| at.min(soon));
             }
             Event::ReadOnly => {
-                self.stats.refused_writes += 1;
                 if !self.read_only {
                     self.doubt_it(now, Reason::ReadOnly);
                 }
             }
             Event::SyncFailed => {
-                self.stats.failed_syncs += 1;
                 self.unsynced |= self.state != State::Failed;
                 self.probe_syncs = false;
                 if !self.read_only {

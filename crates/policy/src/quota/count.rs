@@ -27,12 +27,6 @@ pub fn corrected(counted: Option<u64>, look: ScanResult) -> u64 {
     counted.unwrap_or(found).clamp(found.saturating_sub(shrunk), found.saturating_add(grown))
 }
 
-/// A node's allowance between two reports: `remaining / (nodes + 1)`. The extra part is reserved for a node that has
-/// not reported yet.
-pub fn part(left: u64, nodes: u64) -> u64 {
-    left / nodes.saturating_add(1).max(1)
-}
-
 /// Returns the rest of a scan after it worked for that long. A scan loads the names' file system less than an ordinary
 /// user, unless a limit waits for its result.
 pub fn rest(worked: Time, is_awaited: bool) -> Time {
@@ -93,12 +87,6 @@ mod tests {
             let truth = sizes.iter().sum::<u64>();
             prop_assert_eq!(corrected(Some(truth), look), truth);
             prop_assert!(corrected(wrong, look).abs_diff(truth) <= look.grown + look.shrunk);
-        }
-
-        /// The sum of all nodes' allowances never exceeds the remaining quota.
-        #[test]
-        fn parts_are_never_more_than_what_is_left(left in 0u64..10_000, nodes in 0u64..70) {
-            prop_assert!(part(left, nodes) * nodes <= left);
         }
     }
 }

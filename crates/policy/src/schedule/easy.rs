@@ -195,19 +195,6 @@ impl Easy {
         }
     }
 
-    fn set_capacity(&mut self, queue: QueueId, capacity: u32) {
-        let Some(line) = self.queues.get_mut(usize::from(queue.0)) else { return };
-        line.free += i64::from(capacity) - i64::from(line.queue.capacity);
-        line.queue.capacity = capacity;
-        line.room = None;
-        self.dirty = true;
-        let too_large = |id: &JobId| self.jobs.find(*id).is_some_and(|slot| self.jobs[slot].need > capacity);
-        let never: Vec<JobId> = self.waiting(queue).filter(too_large).collect();
-        for id in never {
-            self.drop_with_dependants(id, DropReason::TooLarge { capacity });
-        }
-    }
-
     /// Drops a job that does not run, and all jobs that depend on it.
     fn drop_with_dependants(&mut self, id: JobId, reason: DropReason) {
         let mut doomed = vec![(id, reason)];
@@ -331,7 +318,6 @@ impl Machine for Easy {
             Event::Submitted(job) => self.submit(job),
             Event::Ended { id, ok } => self.ended(id, ok),
             Event::Cancelled { id } => self.cancel(id),
-            Event::Capacity { queue, capacity } => self.set_capacity(queue, capacity),
             Event::Running { job, started } => {
                 if let Some(slot) = self.admit(&job) {
                     self.jobs[slot].standing = Standing::Running;

@@ -57,16 +57,6 @@ pub enum PartQueue {
     Batch,
 }
 
-impl PartQueue {
-    /// Name of the queue for users and schedulers.
-    pub fn name(self) -> &'static str {
-        match self {
-            PartQueue::Dataxfer => "dataxfer",
-            PartQueue::Batch => "batch",
-        }
-    }
-}
-
 /// One job to submit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -178,13 +168,13 @@ mod tests {
     #[test]
     fn three_parts_each_after_the_one_before() {
         let parts = plan(&directives(2, true, 1));
-        let shape: Vec<_> = parts.iter().map(|p| (p.kind, p.queue.name(), p.after_ok, p.retries)).collect();
+        let shape: Vec<_> = parts.iter().map(|p| (p.kind, p.queue, p.after_ok, p.retries)).collect();
         assert_eq!(
             shape,
             [
-                (PartKind::StageIn, "dataxfer", None, 2),
-                (PartKind::Compute, "batch", Some(PartKind::StageIn), 0),
-                (PartKind::StageOut, "dataxfer", Some(PartKind::Compute), 1),
+                (PartKind::StageIn, PartQueue::Dataxfer, None, 2),
+                (PartKind::Compute, PartQueue::Batch, Some(PartKind::StageIn), 0),
+                (PartKind::StageOut, PartQueue::Dataxfer, Some(PartKind::Compute), 1),
             ]
         );
         assert_eq!(parts[0].commands, ["in 0", "in 1"]);

@@ -31,26 +31,6 @@ pub enum Mode {
     ModelFuzzy,
 }
 
-/// Inputs that rules may use, with descriptions.
-pub const INPUTS: [(&str, &str); 9] = [
-    ("RequestRate", "share of the devices' time that the requests would take one device wide"),
-    ("TransferShare", "share of a request's service time, one device wide, that is transfer"),
-    ("RequestSize", "mean size, as a share of 4 MiB"),
-    ("NetworkPerformance", "what devices behind a network do, against what they are said to do; 0.5 is as said"),
-    ("DiskPerformance", "the same of devices of this machine"),
-    ("FileParallelism", "users of the file, as a share of the devices"),
-    ("Sequentiality", "1 sequential, 0.5 strided, 0 random"),
-    ("WriteShare", "1 write-only, 0.5 mixed, 0 read-only"),
-    ("SizeVariability", "1 sizes differ, 0 all alike"),
-];
-
-/// Outputs that rules may decide.
-pub const OUTPUTS: [(&str, &str); 3] = [
-    ("RequestWidth", "share of the devices that a request spans"),
-    ("StripeWidth", "share of the devices that a file spans"),
-    ("FileReplicationTime", "from 0.5 on a second copy is kept in step while writing"),
-];
-
 /// Size of the largest request of interest: LARGE.
 const REQUEST_BYTES_MAX: f64 = (4 << 20) as f64;
 
@@ -226,11 +206,5 @@ mod tests {
         );
         assert_eq!(random.online, Some(true));
         assert_eq!(advice(of(Order::Random, Mix::WriteOnly)).online, Some(false));
-        let known: Vec<_> = INPUTS.iter().map(|(name, _)| *name).collect();
-        for text in [rules::ADAPTIVE, rules::PAPER] {
-            let rules = rules::parse(text).unwrap();
-            assert!(rules.inputs.iter().all(|input| known.contains(&input.name.as_str())));
-            assert!(rules.outputs.iter().all(|output| OUTPUTS.iter().any(|(name, _)| *name == output.name)));
-        }
     }
 }

@@ -72,12 +72,6 @@ impl Measured {
         Parameters { device, devices, request_blocks: 1.0, interface_s: 0.0, overhead_s, rate: 0.0, scaling }
     }
 
-    /// Returns the mean time of one operation on the idle device, in seconds.
-    pub fn service_s(&self, write: bool, bytes: f64) -> f64 {
-        let rate = if write { self.write_rate } else { self.read_rate };
-        self.latency_s + bytes / rate.max(1.0)
-    }
-
     /// Returns the mean of several devices with equal shares of every file.
     pub fn mean(all: &[Measured]) -> Option<Measured> {
         let n = all.len() as f64;

@@ -39,14 +39,6 @@ impl Membership {
             (d - x) / (d - c)
         }
     }
-
-    /// Returns the corners of the shape.
-    pub fn corners(&self) -> &[f64] {
-        match self {
-            Membership::Triangle(corners) => corners,
-            Membership::Trapezoid(corners) => corners,
-        }
-    }
 }
 
 /// A linguistic variable: terms for numbers from 0 to 1.

@@ -86,7 +86,8 @@ mod tests {
     /// Ten operations of 64 KiB on a disk, each with `times` the expected duration, with `queue` at a time.
     fn after(times: f64, queue: u64) -> Option<f64> {
         let disk = Measured::disk(0.012, 0.008, 20e6, 20e6, 0.0);
-        let took_ns = (disk.service_s(false, 65536.0) * times * 1e10) as u64;
+        let service_s = disk.latency_s + 65536.0 / disk.read_rate;
+        let took_ns = (service_s * times * 1e10) as u64;
         let mut performance = Performance::default();
         performance.add(&disk.parameters(8), Served { operations: 10, bytes: 655_360, took_ns, queued: 10 * queue });
         performance.now()

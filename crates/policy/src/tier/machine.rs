@@ -390,15 +390,6 @@ impl Machine for Reorganizer {
                 self.access(now, location, region, bytes, ends_request);
             }
             Event::Placed { location, tier } => self.placed(now, location, tier),
-            Event::Gone { location } => {
-                self.placed(now, location, Tier::Slow);
-                self.away.remove(&location);
-                self.read.remove(location);
-                self.write.remove(location);
-                self.tuned.iter_mut().for_each(|tuned| tuned.gone(location));
-                self.plan.retain(|of| of.location != location);
-                self.urgent.retain(|urgent| urgent.of.location != location);
-            }
             Event::Removed { file } => self.removed(now, file),
             Event::Reach { location, reached: true } => drop(self.away.remove(&location)),
             Event::Reach { location, reached: false } => drop(self.away.insert(location)),

@@ -7,21 +7,6 @@
 //!
 //! Source: WS-ROS, "Motivating Analysis"; the reference, section 11.
 
-/// Returns the time of `n` requests of `bytes` over one fast and one slow device in turn; `fast_ns_per_byte` is `l`.
-pub fn round_robin_ns(n: f64, bytes: f64, gamma: f64, fast_ns_per_byte: f64) -> f64 {
-    n * bytes * gamma * fast_ns_per_byte / 2.0
-}
-
-/// Returns the time of the same requests with a proportional split.
-pub fn proportional_ns(n: f64, bytes: f64, gamma: f64, fast_ns_per_byte: f64) -> f64 {
-    n * bytes * gamma * fast_ns_per_byte / (gamma + 1.0)
-}
-
-/// Returns the gain of the proportional split over round robin.
-pub fn gain(gamma: f64) -> f64 {
-    (gamma + 1.0) / 2.0
-}
-
 /// Deals stripes to devices by weight, so that each has its share over any longer run.
 ///
 /// For each stripe, every permitted device gains its weight in credit. The one with most (the first of several) takes
@@ -65,14 +50,6 @@ impl Split {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn the_gains_of_the_paper() {
-        for (gamma, expected) in [(10.0, 5.5), (4.0, 2.5)] {
-            let ratio = round_robin_ns(1e6, 65536.0, gamma, 0.1) / proportional_ns(1e6, 65536.0, gamma, 0.1);
-            assert!((gain(gamma) - expected).abs() < 1e-12 && (ratio - expected).abs() < 1e-9);
-        }
-    }
 
     #[test]
     fn equal_weights_are_round_robin_and_full_devices_are_passed_over() {

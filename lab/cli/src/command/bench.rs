@@ -3,9 +3,9 @@
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
+use emulate::scratch::{self, Options, Pair, Report};
 use engine::volume::{Config, set_device};
 use node::control::Problem;
-use object::measure::{self, Options, Pair, Report};
 use policy::units;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -144,7 +144,7 @@ fn device(args: &Device) -> Result<u8> {
     let mut reports = Vec::new();
     for subject in &subjects {
         let options = Options { bytes, time, seed: args.seed };
-        let report = measure::device(&subject.dir, options).map_err(|error| {
+        let report = scratch::device(&subject.dir, options).map_err(|error| {
             Failure::of_io(&format!("{} cannot be measured", subject.dir.display()), &error)
                 .so("nothing was written to volume.toml")
                 .try_this("check the space for the scratch file (--size) and the permissions of the directory")
@@ -214,7 +214,7 @@ fn pair(args: &Device, subjects: &[Subject], options: Options) -> Result<u8> {
     if args.what.len() > 2 {
         return Err(Problem::wrong("--pair takes two, no more").into());
     }
-    let found = measure::pair(&fast.dir, &slow.dir, options).map_err(|error| {
+    let found = scratch::pair(&fast.dir, &slow.dir, options).map_err(|error| {
         Problem::failed(format!("{} and {} cannot be measured: {error}", fast.dir.display(), slow.dir.display()))
     })?;
     let Pair { write_max, write_min, demote_max, demote_min, demote_idle, direct } = found;

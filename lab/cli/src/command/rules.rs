@@ -5,12 +5,31 @@ use crate::shown;
 use crate::table::{self, Answer, Output, column};
 use clap::{Args, Subcommand};
 use node::control::Problem;
-use policy::stripe::advice::{INPUTS, OUTPUTS};
 use policy::stripe::fuzzy::{Inference, Rules as RuleBase};
 use policy::stripe::rules;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+
+/// Inputs that rules may use, with descriptions.
+const INPUTS: [(&str, &str); 9] = [
+    ("RequestRate", "share of the devices' time that the requests would take one device wide"),
+    ("TransferShare", "share of a request's service time, one device wide, that is transfer"),
+    ("RequestSize", "mean size, as a share of 4 MiB"),
+    ("NetworkPerformance", "what devices behind a network do, against what they are said to do; 0.5 is as said"),
+    ("DiskPerformance", "the same of devices of this machine"),
+    ("FileParallelism", "users of the file, as a share of the devices"),
+    ("Sequentiality", "1 sequential, 0.5 strided, 0 random"),
+    ("WriteShare", "1 write-only, 0.5 mixed, 0 read-only"),
+    ("SizeVariability", "1 sizes differ, 0 all alike"),
+];
+
+/// Outputs that rules may decide.
+const OUTPUTS: [(&str, &str); 3] = [
+    ("RequestWidth", "share of the devices that a request spans"),
+    ("StripeWidth", "share of the devices that a file spans"),
+    ("FileReplicationTime", "from 0.5 on a second copy is kept in step while writing"),
+];
 
 /// Check and plot the rule files of adaptive striping
 #[derive(Debug, Args)]

@@ -75,7 +75,7 @@ impl World {
 
     fn is_idle(&self) -> bool {
         let queue = self.maintenance.queue.lock();
-        queue.machine.stats().running == 0 && queue.watched.is_some() && self.maintenance.workers.count() == 1
+        queue.machine.running() == 0 && queue.watched.is_some() && self.maintenance.workers.count() == 1
     }
 }
 

@@ -85,8 +85,6 @@ impl Default for Config {
 /// Events of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An operation succeeded. Without effect; drivers may omit it on the hot path.
-    OpOk,
     /// An operation failed. `transient` marks errors that do not concern the target: application errors, no space, a
     /// missing object. See [`super::is_hard`].
     OpError {
@@ -187,23 +185,4 @@ impl fmt::Display for Reason {
             Reason::Operator => write!(f, "an order of the operator"),
         }
     }
-}
-
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Operations that passed their deadline.
-    pub misses: u64,
-    /// Operations that failed with an error of the device.
-    pub hard_errors: u64,
-    /// Writes refused because the target is read-only.
-    pub refused_writes: u64,
-    /// Syncs that failed.
-    pub failed_syncs: u64,
-    /// Probes requested so far.
-    pub probes: u64,
-    /// Probes that failed or got no answer.
-    pub probes_failed: u64,
-    /// Changes of state.
-    pub changes: u64,
 }

@@ -64,13 +64,6 @@ pub enum Event {
         /// The job, by the driver's number.
         id: JobId,
     },
-    /// The capacity of a queue changed. Running jobs go on.
-    Capacity {
-        /// Queue that changed.
-        queue: QueueId,
-        /// New capacity of the queue.
-        capacity: u32,
-    },
     /// A job was already running when the driver restarted. Takes its capacity like a started one.
     Running {
         /// Job that runs.

@@ -268,11 +268,6 @@ fn what_can_never_run_is_dropped_at_once() {
     assert_eq!(dropped(&after(&mut easy, 0, nowhere)), [(3, DropReason::NoSuchQueue)]);
     after(&mut easy, 0, batch(4, 4, 1, &[]));
     assert_eq!(dropped(&after(&mut easy, 0, batch(4, 1, 1, &[]))), [(4, DropReason::NumberInUse)]);
-    after(&mut easy, 0, batch(5, 3, 1, &[]));
-    let smaller = Event::Capacity { queue: BATCH, capacity: 2 };
-    assert_eq!(dropped(&after(&mut easy, 0, smaller)), [(5, DropReason::TooLarge { capacity: 2 })]);
-    after(&mut easy, 0, batch(6, 2, 1, &[]));
-    assert_eq!(started(&after(&mut easy, 1, Event::Ended { id: JobId(4), ok: true })), [6]);
 }
 
 #[test]

@@ -18,11 +18,13 @@ pub struct Load {
 
 impl Load {
     /// Bytes that only their source limits.
+    #[cfg(test)]
     pub fn free(bytes: u64) -> Load {
         Load { bytes, limited: BTreeMap::new() }
     }
 
     /// Adds the load of one command.
+    #[cfg(test)]
     pub fn add(&mut self, bytes: u64, limit: Option<u64>) {
         self.bytes = self.bytes.saturating_add(bytes);
         if let Some(limit) = limit {

@@ -24,11 +24,6 @@ pub enum Event {
         /// Tier of the location.
         tier: Tier,
     },
-    /// A location has no data any more.
-    Gone {
-        /// Location without data.
-        location: Location,
-    },
     /// A file is gone with all its locations.
     Removed {
         /// File that was removed.

@@ -148,7 +148,7 @@ fn a_window_of_time_ends_without_accesses() {
 fn what_is_gone_is_neither_hot_nor_moved() {
     let mut machine = Reorganizer::new(paper(5, 0), Time::ZERO);
     (0..5).for_each(|n| access(&mut machine, n, 3, Region::Read));
-    machine.handle(Time(5), Event::Gone { location: at(3) });
+    machine.handle(Time(5), Event::Removed { file: at(3).file });
     assert_eq!(poll(&mut machine, Time(100)), None);
     assert_eq!(machine.working_set(), (0, 0));
 }
@@ -293,7 +293,7 @@ fn what_lies_only_on_the_fast_tier_is_copied_down_when_it_is_left_alone_and_the_
     assert_eq!((machine.copies().0, copies(&mut machine, 11_000), copies(&mut machine, 11_001)), (1, vec![], vec![2]));
     // A location that was not promoted but found there is copied as well; a removed one takes its copy along.
     machine.handle(Time(12_000), Event::Placed { location: at(7), tier: Tier::Fast });
-    machine.handle(Time(12_000), Event::Gone { location: at(1) });
+    machine.handle(Time(12_000), Event::Placed { location: at(1), tier: Tier::Slow });
     assert_eq!((machine.copies().0, copies(&mut machine, 13_000), machine.copies().0), (1, vec![7], 2));
     machine.handle(Time(13_000), Event::CopyGone { location: at(7) });
     assert_eq!(copies(&mut machine, 14_000), [7]);

@@ -12,7 +12,7 @@ mod pair;
 
 pub use pair::{Pair, pair};
 
-use crate::workers::{apart, side_by_side};
+use object::workers::{apart, side_by_side};
 use policy::stripe::device::Measured;
 use rustix::fs::{Advice, Mode, OFlags, fadvise, open, unlink};
 use rustix::io::{Errno, pread, pwrite};

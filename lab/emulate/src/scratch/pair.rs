@@ -11,7 +11,7 @@
 //! Source: Sung (2020), equation 5.1: the trade-off line goes through the two points.
 
 use super::{Aligned, LARGE, Options, Scratch};
-use crate::workers::side_by_side;
+use object::workers::side_by_side;
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
