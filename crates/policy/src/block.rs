@@ -26,6 +26,44 @@ pub const INDEX_MAX: u64 = (1 << INDEX_BITS) - 2;
 /// Largest file number. The last number is unused: its blocks mark free places in tables.
 pub const FILE_MAX: u32 = (1 << (64 - INDEX_BITS)) - 2;
 
+/// Setting of a cache level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Number of blocks.
+    Capacity,
+    /// Choice of the evicted block.
+    Replacement,
+    /// Choice of the prefetched blocks.
+    Prefetch,
+    /// Time of the prefetches.
+    Trigger,
+    /// Coordination with other levels.
+    Coordination,
+}
+
+/// Invalid configuration of a cache level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Setting that is wrong.
+    pub setting: Setting,
+    /// Cause and correction.
+    pub why: String,
+}
+
+impl ConfigError {
+    pub(crate) fn new(setting: Setting, why: impl Into<String>) -> ConfigError {
+        ConfigError { setting, why: why.into() }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
 /// One block of one file. Drivers number files densely in order of appearance, and choose the size of a block.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(pub(crate) u64);

@@ -23,8 +23,10 @@ mod stats;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use crate::block::{Block, FILE_MAX, INDEX_MAX, Reason, Replacement, Request, RequestId, Span, TwoLists};
-pub use config::{ConfigError, LevelConfig};
+pub use crate::block::{
+    Block, ConfigError, FILE_MAX, INDEX_MAX, Reason, Replacement, Request, RequestId, Setting, Span, TwoLists,
+};
+pub use config::LevelConfig;
 pub use event::{Action, Event, Fetch, FetchId, Logged, Outcome};
 pub use level::{Level, Violation};
 pub use stats::{Stats, StreamStats};

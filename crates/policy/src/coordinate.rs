@@ -7,4 +7,4 @@ pub(crate) mod labels;
 pub(crate) mod pfc;
 pub(crate) mod trial;
 
-pub use config::{ConfigError, Coordination, Labels, Large, Pfc, Scope};
+pub use config::{Coordination, Labels, Large, Pfc, Scope};

@@ -14,7 +14,6 @@ mod tests;
 pub mod trigger;
 mod window;
 
-use std::fmt;
 use std::str::FromStr;
 
 pub(crate) use context::{Ahead, Context, Verdict};
@@ -118,72 +117,13 @@ impl Prefetch {
 }
 
 impl FromStr for Prefetch {
-    type Err = UnknownPrefetch;
+    type Err = String;
 
     /// Parses a name; the parameters are the reference's.
-    fn from_str(name: &str) -> Result<Prefetch, UnknownPrefetch> {
-        Prefetch::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| UnknownPrefetch(name.to_owned()))
+    fn from_str(name: &str) -> Result<Prefetch, String> {
+        Prefetch::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| {
+            let names = Prefetch::ALL.map(Prefetch::name).join(" ");
+            format!("there is no prefetcher {name:?}; choose one of {names}")
+        })
     }
 }
-
-/// Name that no prefetcher has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownPrefetch(pub String);
-
-impl fmt::Display for UnknownPrefetch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no prefetcher {:?}; choose one of", self.0)?;
-        Prefetch::ALL.iter().try_for_each(|p| write!(f, " {}", p.name()))
-    }
-}
-
-impl std::error::Error for UnknownPrefetch {}
-
-/// Invalid configuration of a prefetcher or trigger.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ConfigError {
-    /// A degree or window of 0, or a minimum above the maximum.
-    Degree {
-        /// Name of the prefetcher.
-        prefetch: &'static str,
-    },
-    /// A trigger distance for a prefetcher that has none.
-    NoTriggerDistance {
-        /// Name of the prefetcher.
-        prefetch: &'static str,
-    },
-    /// A trigger distance beyond the degree.
-    Distance {
-        /// Configured trigger distance.
-        distance: u32,
-        /// Degree that bounds it.
-        degree: u32,
-    },
-    /// A smallest distance of 0 or above the largest, or a sampling period or time constant of 0.
-    Share,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Degree { prefetch } => {
-                write!(f, "{prefetch} cannot prefetch so much; set its smallest degree to 1 to the largest degree")
-            }
-            ConfigError::NoTriggerDistance { prefetch } => write!(
-                f,
-                "{prefetch} has no trigger distance, so none can be set; choose the native trigger, or a prefetcher that \
-                 has one, such as stream or on-demand"
-            ),
-            ConfigError::Distance { distance, degree } => write!(
-                f,
-                "a trigger distance of {distance} never fires within a degree of {degree}; set it to at most the degree"
-            ),
-            ConfigError::Share => f.write_str(
-                "the trigger distances cannot be shared out; set distance_min to at most distance_max, and the sampling \
-                 period and the time constant above 0",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}

@@ -58,7 +58,7 @@ impl<'t> Parser<'t> {
 /// Parses a prefetcher: names as in `policy`, parameters by the names of its fields.
 pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
     let parser = Parser::new("prefetcher", text);
-    let mut chosen: Prefetch = parser.name.parse().map_err(|error| parser.wrong(format!("{error}")))?;
+    let mut chosen: Prefetch = parser.name.parse().map_err(|error: String| parser.wrong(error))?;
     for &(key, value) in &parser.parameters {
         let unknown = |known| Err(parser.unknown(key, known));
         match (&mut chosen, key) {

@@ -1,9 +1,8 @@
 //! Configuration of a cache level.
 
-use crate::block::{Replacement, TwoLists};
-use crate::coordinate::{self, Coordination};
+use crate::block::{ConfigError, Replacement, Setting, TwoLists};
+use crate::coordinate::Coordination;
 use crate::prefetch::{self, Prefetch, Trigger};
-use std::fmt;
 
 /// Size and algorithms of a level. Every replacement works with every prefetcher; a trigger other than
 /// [`Trigger::Native`] needs a prefetcher with a trigger distance.
@@ -57,66 +56,27 @@ impl LevelConfig {
     pub fn check(&self) -> Result<(), ConfigError> {
         let capacity = self.capacity_blocks;
         if capacity == 0 || capacity > super::CAPACITY_MAX {
-            return Err(ConfigError::Capacity { blocks: capacity });
+            let why = format!("a cache of {capacity} blocks cannot be; give it 1 to {} blocks", super::CAPACITY_MAX);
+            return Err(ConfigError::new(Setting::Capacity, why));
         }
         if self.streams_max == 0 {
-            return Err(ConfigError::Streams);
+            let why = "the cache can track no stream; set streams_max to at least 1";
+            return Err(ConfigError::new(Setting::Prefetch, why));
         }
-        prefetch::check(self.prefetch, self.trigger).map_err(ConfigError::Prefetch)?;
+        prefetch::check(self.prefetch, self.trigger)?;
         if let Replacement::Sarc(lists) = self.replacement {
             if self.prefetch == Prefetch::None {
-                return Err(ConfigError::NothingSequential);
+                let why = "SARC keeps one list for sequential blocks and one for the rest, and without a prefetcher no \
+                           block is sequential; choose lru, which is then the same, or a prefetcher";
+                return Err(ConfigError::new(Setting::Replacement, why));
             }
             let fraction = lists.bottom_fraction;
             if !(fraction > 0.0 && fraction <= 1.0) {
-                return Err(ConfigError::BottomFraction { fraction });
+                let why =
+                    format!("the bottom of SARC's lists is {fraction} of the cache; it must be above 0 and at most 1");
+                return Err(ConfigError::new(Setting::Replacement, why));
             }
         }
-        self.coordination.pfc.map_or(Ok(()), |pfc| pfc.check().map_err(ConfigError::Coordination))
+        self.coordination.pfc.map_or(Ok(()), |pfc| pfc.check())
     }
 }
-
-/// Invalid configuration of a level.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ConfigError {
-    /// No room for a single block, or more blocks than can be numbered.
-    Capacity {
-        /// Configured number of blocks.
-        blocks: u32,
-    },
-    /// The prefetcher's numbers do not fit together.
-    Prefetch(prefetch::ConfigError),
-    /// The coordinator's numbers do not fit together.
-    Coordination(coordinate::ConfigError),
-    /// The bottom fraction of SARC's lists is out of range.
-    BottomFraction {
-        /// Configured fraction of the cache.
-        fraction: f64,
-    },
-    /// The limit on streams is 0.
-    Streams,
-    /// SARC's lists without a prefetcher: only a prefetcher marks blocks as sequential.
-    NothingSequential,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Capacity { blocks } => {
-                write!(f, "a cache of {blocks} blocks cannot be; give it 1 to {} blocks", super::CAPACITY_MAX)
-            }
-            ConfigError::Prefetch(e) => e.fmt(f),
-            ConfigError::Coordination(e) => e.fmt(f),
-            ConfigError::BottomFraction { fraction } => {
-                write!(f, "the bottom of SARC's lists is {fraction} of the cache; it must be above 0 and at most 1")
-            }
-            ConfigError::NothingSequential => f.write_str(
-                "SARC keeps one list for sequential blocks and one for the rest, and without a prefetcher no block is \
-                 sequential; choose lru, which is then the same, or a prefetcher",
-            ),
-            ConfigError::Streams => f.write_str("the cache can track no stream; set streams_max to at least 1"),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}

@@ -12,13 +12,13 @@ mod read;
 mod replay;
 mod tally;
 
-use super::config::{ConfigError, LevelConfig};
+use super::config::LevelConfig;
 use super::event::{Action, Event, Logged, Outcome};
 use super::flight::{Flight, Waiting};
 use super::stats::{Stats, StreamStats};
-use crate::block::Span;
 use crate::block::pages::Pages;
 use crate::block::recent::Recent;
+use crate::block::{ConfigError, Span};
 use crate::coordinate::adaptive::Adaptive;
 use crate::coordinate::pfc::Pfc;
 use crate::coordinate::trial::Trial;

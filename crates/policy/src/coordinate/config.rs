@@ -1,6 +1,6 @@
 //! Configuration of the coordination between a level and the one above.
 
-use std::fmt;
+use crate::block::{ConfigError, Setting};
 
 /// Coordinators of one level. Any combination works; the published ones are used one at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,11 +87,17 @@ impl Pfc {
 impl Pfc {
     /// Checks the ranges of the numbers.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        if !(self.queue_fraction > 0.0 && self.queue_fraction <= 1.0) {
-            return Err(ConfigError::QueueFraction { fraction: self.queue_fraction });
+        let wrong = |why| Err(ConfigError::new(Setting::Coordination, why));
+        let fraction = self.queue_fraction;
+        if !(fraction > 0.0 && fraction <= 1.0) {
+            return wrong(format!(
+                "PFC's queues are {fraction} of the cache; set queue_fraction above 0 and at most 1"
+            ));
         }
         match self.large {
-            Large::Text { factor } if !(factor > 0.0 && factor.is_finite()) => Err(ConfigError::Factor { factor }),
+            Large::Text { factor } if !(factor > 0.0 && factor.is_finite()) => {
+                wrong(format!("{factor} of the mean request is no size; set PFC's factor to a number above 0"))
+            }
             _ => Ok(()),
         }
     }
@@ -120,33 +126,3 @@ pub enum Large {
         factor: f64,
     },
 }
-
-/// Invalid parameter of PFC.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ConfigError {
-    /// The queues are empty or longer than the level.
-    QueueFraction {
-        /// Configured fraction of the capacity.
-        fraction: f64,
-    },
-    /// The multiple of the mean is not a positive number.
-    Factor {
-        /// Configured multiple of the mean.
-        factor: f64,
-    },
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::QueueFraction { fraction } => {
-                write!(f, "PFC's queues are {fraction} of the cache; set queue_fraction above 0 and at most 1")
-            }
-            ConfigError::Factor { factor } => {
-                write!(f, "{factor} of the mean request is no size; set PFC's factor to a number above 0")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}

@@ -12,9 +12,9 @@ use super::linux_simple::LinuxSimple;
 use super::on_demand::OnDemand;
 use super::sarc::Sarc;
 use super::stream::Streams;
-use super::{ConfigError, Prefetch, Trigger, ra};
+use super::{Prefetch, Trigger, ra};
 use crate::block::pages::Pages;
-use crate::block::{Block, Span};
+use crate::block::{Block, ConfigError, Setting, Span};
 
 /// Prefetcher with its state.
 #[derive(Clone, Debug)]
@@ -153,24 +153,41 @@ pub(crate) fn check(prefetch: Prefetch, trigger: Trigger) -> Result<(), ConfigEr
         // A degree that never exceeds the threshold would never prefetch asynchronously.
         Prefetch::Amp { apt, degree_max, run } => (run.min(apt + 1), if apt < degree_max { degree_max } else { 0 }),
     };
+    let wrong = |setting, why| Err(ConfigError::new(setting, why));
+    let distant = |distance: u32, degree: u32| {
+        format!(
+            "a trigger distance of {distance} never fires within a degree of {degree}; set it to at most the degree"
+        )
+    };
     if least == 0 || least > most || most > super::DEGREE_MAX {
-        return Err(ConfigError::Degree { prefetch: name });
+        let why = format!("{name} cannot prefetch so much; set its smallest degree to 1 to the largest degree");
+        return wrong(Setting::Prefetch, why);
     }
     match prefetch {
         Prefetch::Stream { degree_max, distance } if distance == 0 || distance > degree_max => {
-            return Err(ConfigError::Distance { distance, degree: degree_max });
+            return wrong(Setting::Prefetch, distant(distance, degree_max));
         }
         Prefetch::Sarc { degree, distance, .. } if distance >= degree => {
-            return Err(ConfigError::Distance { distance, degree });
+            return wrong(Setting::Prefetch, distant(distance, degree));
         }
         _ => {}
     }
     match trigger {
         Trigger::Native => Ok(()),
-        _ if !prefetch.has_trigger_distance() => Err(ConfigError::NoTriggerDistance { prefetch: name }),
-        Trigger::Fixed { distance: 0 } => Err(ConfigError::Distance { distance: 0, degree: most }),
-        Trigger::Fixed { .. } => Ok(()),
-        Trigger::Ets(share) | Trigger::Esf(share) if !share.is_valid() => Err(ConfigError::Share),
-        Trigger::Ets(_) | Trigger::Esf(_) => Ok(()),
+        _ if !prefetch.has_trigger_distance() => wrong(
+            Setting::Trigger,
+            format!(
+                "{name} has no trigger distance, so none can be set; choose the native trigger, or a prefetcher that \
+                 has one, such as stream or on-demand"
+            ),
+        ),
+        Trigger::Fixed { distance: 0 } => wrong(Setting::Trigger, distant(0, most)),
+        Trigger::Ets(share) | Trigger::Esf(share) if !share.is_valid() => wrong(
+            Setting::Trigger,
+            "the trigger distances cannot be shared out; set distance_min to at most distance_max, and the sampling \
+             period and the time constant above 0"
+                .into(),
+        ),
+        Trigger::Fixed { .. } | Trigger::Ets(_) | Trigger::Esf(_) => Ok(()),
     }
 }

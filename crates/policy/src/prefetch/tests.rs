@@ -183,7 +183,7 @@ fn names_are_read_back() {
     for prefetch in Prefetch::ALL {
         assert_eq!(prefetch.name().parse(), Ok(prefetch));
     }
-    let refused = "readahead".parse::<Prefetch>().unwrap_err().to_string();
+    let refused = "readahead".parse::<Prefetch>().unwrap_err();
     assert_eq!(
         refused,
         "there is no prefetcher \"readahead\"; choose one of none ra linux linux-2.6.18 on-demand stream sarc amp"

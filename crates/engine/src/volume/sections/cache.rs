@@ -3,7 +3,7 @@
 use super::super::keys::{parsed, section, size};
 use super::super::section::Section;
 use crate::cache::BLOCK_BYTES;
-use policy::cache::{CAPACITY_MAX, ConfigError, LevelConfig, Replacement};
+use policy::cache::{CAPACITY_MAX, LevelConfig, Replacement, Setting};
 use policy::coordinate::Coordination;
 use policy::prefetch::{Prefetch, Trigger};
 use policy::words::{self, WordError};
@@ -70,15 +70,14 @@ impl Cache {
         // A mount above sends its application's blocks and its own prefetch as two requests.
         level.coordination.early |= coordinator.pfc.is_some() || coordinator.adaptive;
         if let Err(error) = level.check() {
-            let key = match error {
-                ConfigError::Capacity { .. } => "size",
-                ConfigError::BottomFraction { .. } | ConfigError::NothingSequential => "replacement",
-                ConfigError::Coordination(_) => "coordinator",
-                ConfigError::Prefetch(policy::prefetch::ConfigError::Degree { .. }) => "prefetch",
-                ConfigError::Prefetch(_) if section.get("trigger").is_some() => "trigger",
-                ConfigError::Prefetch(_) | ConfigError::Streams => "prefetch",
+            let key = match error.setting {
+                Setting::Capacity => "size",
+                Setting::Replacement => "replacement",
+                Setting::Prefetch => "prefetch",
+                Setting::Trigger => "trigger",
+                Setting::Coordination => "coordinator",
             };
-            let (cause, mend) = split(&error.to_string());
+            let (cause, mend) = split(&error.why);
             section.problem(key, cause, mend);
         }
         Cache { size, level: (size > 0).then_some(level) }
