@@ -195,18 +195,6 @@ impl Planner {
         units.into_iter().step_by(step).map(|unit_bytes| Shape { devices, unit_bytes }).collect()
     }
 
-    /// Returns the shape with the least mean response time; of equals the one with the largest unit.
-    pub fn best_shape(&self, classes: &[Class], widths: &[u32], beside: OtherLoad) -> Option<(Shape, Assignment)> {
-        let mut best: Option<(Shape, Assignment)> = None;
-        for shape in self.candidates(classes, widths).into_iter().rev() {
-            let found = self.assign(classes, &[shape], beside);
-            if best.as_ref().is_none_or(|(_, least)| found.gain_over(least) > 1e-9) {
-                best = Some((shape, found));
-            }
-        }
-        best
-    }
-
     /// Returns the shape that, added to the existing ones, makes response times least.
     pub fn best_beside(
         &self,

@@ -25,7 +25,7 @@ fn one_class_gets_what_the_model_says() {
     for (rate, kib) in [(2.0, 1024), (150.0, 32), (20.0, 512)] {
         let planner = planner(8);
         let at = Parameters { rate, request_blocks: kib as f64 / 4.0, ..*planner.parameters() };
-        let (shape, found) = planner.best_shape(&[class(rate, kib)], &WIDTHS, OtherLoad::default()).unwrap();
+        let (shape, found) = planner.best_beside(&[class(rate, kib)], &[], &WIDTHS, OtherLoad::default()).unwrap();
         let widths = WIDTHS.map(|width| (at.predict(width).request_s, width));
         let best = widths.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
         assert_eq!(shape.spans((kib << 10) as f64), best.1, "{rate}/s of {kib} KiB");
@@ -37,7 +37,7 @@ fn one_class_gets_what_the_model_says() {
 fn two_forks_serve_a_mix_better_than_the_best_single_one() {
     let planner = planner(8);
     let mix = [class(140.0, 64), class(20.0, 512)];
-    let (single, alone) = planner.best_shape(&mix, &WIDTHS, OtherLoad::default()).unwrap();
+    let (single, alone) = planner.best_beside(&mix, &[], &WIDTHS, OtherLoad::default()).unwrap();
     let (second, both) = planner.best_beside(&mix, &[single], &WIDTHS, OtherLoad::default()).unwrap();
     assert!(both.gain_over(&alone) > 0.05, "{single:?} {alone:?}, {second:?} {both:?}");
     assert_ne!(single, second, "a fork that is striped in the same way would lie on the same devices");
@@ -91,6 +91,6 @@ fn too_much_load_is_compared_by_the_work() {
     let narrow = planner.assign(&flood, &[Shape { devices: 2, unit_bytes: 65536 }], OtherLoad::default());
     let wide = planner.assign(&flood, &[Shape { devices: 2, unit_bytes: 4096 }], OtherLoad::default());
     assert!(narrow.mean_s.is_infinite() && narrow.gain_over(&wide) > 0.0);
-    let (shape, _) = planner.best_shape(&flood, &WIDTHS, OtherLoad::default()).unwrap();
+    let (shape, _) = planner.best_beside(&flood, &[], &WIDTHS, OtherLoad::default()).unwrap();
     assert_eq!(shape.spans(65536.0), 1);
 }

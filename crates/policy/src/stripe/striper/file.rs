@@ -232,10 +232,7 @@ impl Striper {
             for fork in 0..file.forks.len() {
                 let mut others = file.forks.clone();
                 others.remove(fork);
-                let found = match others.is_empty() {
-                    true => self.planner.best_shape(&file.classes, &self.widths, beside),
-                    false => self.planner.best_beside(&file.classes, &others, &self.widths, beside),
-                };
+                let found = self.planner.best_beside(&file.classes, &others, &self.widths, beside);
                 let Some((to, after)) = found else { continue };
                 let is_best = best.as_ref().is_none_or(|(_, other, _)| after.gain_over(other) > 1e-9);
                 if !is_best || after.gain_over(present) < self.config.margin {
