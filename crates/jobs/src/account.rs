@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::exec::{Spec, User};
-use crate::request::{Caller, JobId, PartKind, Plan, Submit};
+use crate::request::{Caller, JobId, PartKind, Plan};
 use engine::source::JOB_VARIABLE;
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -46,23 +46,32 @@ fn dir_mode() -> u32 {
     if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 }
 }
 
+/// Surroundings of a job's commands, as its user has them.
+pub(crate) struct Surroundings<'a> {
+    pub cwd: &'a Path,
+    pub umask: u32,
+    pub environment: &'a BTreeMap<String, String>,
+    /// Mount point of the volume, for the commands to know.
+    pub mount: Option<&'a Path>,
+}
+
 /// Spec with the fields that all parts of a job share.
 pub(crate) fn base(
     config: &Config,
     caller: Caller,
     account: &Account,
-    request: &Submit,
+    around: &Surroundings<'_>,
     id: JobId,
     plan: &Plan,
 ) -> Spec {
     let switch = rustix::process::geteuid().is_root();
-    let mut environment = filtered(&request.environment);
+    let mut environment = filtered(around.environment);
     let mut set = |name: &str, value: String| environment.insert(name.into(), value);
     set("HOME", account.home.to_string_lossy().into_owned());
     set("SHELL", account.shell.to_string_lossy().into_owned());
     set("USER", account.name.clone());
     set("LOGNAME", account.name.clone());
-    set("PWD", request.cwd.to_string_lossy().into_owned());
+    set("PWD", around.cwd.to_string_lossy().into_owned());
     set("ENTREPOT_JOB_ID", id.to_string());
     set("ENTREPOT_JOB_NAME", plan.name.clone());
     set(JOB_VARIABLE, format!("job {id}"));
@@ -71,6 +80,9 @@ pub(crate) fn base(
     for (name, value) in &config.environment {
         set(name, value.clone());
     }
+    if let Some(mount) = around.mount {
+        set("ENTREPOT_MOUNT", mount.to_string_lossy().into_owned());
+    }
     environment.entry("PATH".into()).or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
     Spec {
         kind: PartKind::Compute,
@@ -78,8 +90,8 @@ pub(crate) fn base(
         retries: 0,
         retry_pause_ms: config.retry_pause_ms,
         user: switch.then(|| User { name: account.name.clone(), uid: caller.uid, gid: caller.gid }),
-        cwd: request.cwd.clone(),
-        umask: request.umask,
+        cwd: around.cwd.to_path_buf(),
+        umask: around.umask,
         environment,
         walltime_s: 0,
         grace_ms: config.grace_ms,

@@ -2,13 +2,17 @@
 
 use super::clearing::Begun;
 use super::{Backend, Core};
-use crate::directory;
+use crate::directory::{self, Nodes};
+use crate::error::Error;
 use crate::job::Job;
+use crate::marks;
 use crate::plan::paths;
-use crate::request::{Caller, CheckReport, DataWarp, JobId, PartKind, Protected, RecordedSource, Staging, Transfer};
+use crate::request::{
+    Caller, CheckReport, DataWarp, JobId, PartKind, Plan, Protected, RecordedSource, Staging, Transfer,
+};
 use object::workers::apart;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +20,21 @@ use std::time::Duration;
 const MOUNTED_WITHIN_S: u32 = 60;
 
 impl<B: Backend> Core<B> {
+    /// Makes the directories of a new job and marks its checkpoints. An error leaves nothing behind.
+    pub fn make_ready(&self, owner: Caller, id: JobId, nodes: Nodes, plan: &mut Plan, cwd: &Path) -> Result<(), Error> {
+        let mark = Self::mark(id);
+        directory::give(&*self.volume, owner, &mark, nodes, plan)?;
+        let marked = marks::mark(&*self.volume, owner, &mark, plan, cwd);
+        plan.warnings.extend(marked.inspect_err(|_| directory::remove(&plan.datawarp))?);
+        Ok(())
+    }
+
+    /// Takes back [`Core::make_ready`].
+    pub fn unmake(&self, id: JobId, plan: &Plan) {
+        self.volume.unmark_checkpoints(&Self::mark(id));
+        directory::remove(&plan.datawarp);
+    }
+
     /// Records the sources of files that ordinary stage-in commands fetched. A file without a source only lacks
     /// recovery.
     pub fn record_sources(&self, job: &Job<B::JobData>) -> Vec<RecordedSource> {

@@ -46,40 +46,23 @@ impl Resources {
         let mut words = words.iter().peekable();
         while let Some(word) = words.next() {
             let (option, attached) = take_apart(word);
-            let known = matches!(
-                option,
-                "-n" | "--ntasks"
-                    | "--cores"
-                    | "-c"
-                    | "--cpus-per-task"
-                    | "-t"
-                    | "--time"
-                    | "-J"
-                    | "--job-name"
-                    | "--mail-type"
-                    | "--mail-user"
-            );
-            if !known {
-                foreign.push(word.clone());
-                while words.peek().is_some_and(|next| !next.starts_with('-')) {
-                    words.next();
-                }
-                continue;
-            }
-            let value = match attached {
-                Some(value) => value.to_string(),
-                None => words
-                    .next()
-                    .cloned()
-                    .ok_or_else(|| Refusal::new(format!("{option} has no value"), format!("write {option} VALUE")))?,
+            let mut value = || {
+                let value = attached.map(str::to_owned).or_else(|| words.next().cloned());
+                value.ok_or_else(|| Refusal::new(format!("{option} has no value"), format!("write {option} VALUE")))
             };
             match option {
-                "-n" | "--ntasks" | "--cores" => self.n_tasks = Some(count(option, &value)?),
-                "-c" | "--cpus-per-task" => self.cores_per_task = Some(count(option, &value)?),
-                "-t" | "--time" => self.walltime_s = slurm_time(&value)?,
-                "--mail-type" => foreign.extend(mail::types(&value, self.mail.get_or_insert_default())),
-                "--mail-user" => self.mail.get_or_insert_default().to = Some(mail::address(&value)?),
-                _ => self.name = Some(value),
+                "-n" | "--ntasks" | "--cores" => self.n_tasks = Some(count(option, &value()?)?),
+                "-c" | "--cpus-per-task" => self.cores_per_task = Some(count(option, &value()?)?),
+                "-t" | "--time" => self.walltime_s = slurm_time(&value()?)?,
+                "--mail-type" => foreign.extend(mail::types(&value()?, self.mail.get_or_insert_default())),
+                "--mail-user" => self.mail.get_or_insert_default().to = Some(mail::address(&value()?)?),
+                "-J" | "--job-name" => self.name = Some(value()?),
+                _ => {
+                    foreign.push(word.clone());
+                    while words.peek().is_some_and(|next| !next.starts_with('-')) {
+                        words.next();
+                    }
+                }
             }
         }
         Ok(foreign)

@@ -14,7 +14,6 @@ use crate::directory::{self, Nodes};
 use crate::error::{Error, Result};
 use crate::exec::now_ms;
 use crate::job::Progress;
-use crate::marks;
 use crate::plan::{self, Limits, paths};
 use crate::queue::{self, Snapshot, State};
 use crate::request::*;
@@ -38,7 +37,7 @@ impl Runner {
     /// Registers a job that is about to be submitted elsewhere, and gives it a number.
     pub fn register(&self, caller: Caller, asked: Register) -> Result<Registered> {
         let core = &self.core;
-        spool::check_request(&asked.job)?;
+        spool::check_request(&asked.job.environment, &asked.job.cwd)?;
         let account = account::account(caller.uid, false)?;
         // Without access to the scheduler, the state of the job could never be observed.
         let answer = asked.scheduler.queue().snapshot();
@@ -58,9 +57,7 @@ impl Runner {
             let cause = format!("this volume is run by user {} and can make directories for no other", own.as_raw());
             return Err(Error::refused(cause, "use a volume that is run by root, or #STAGEIN and #STAGEOUT lines"));
         }
-        directory::give(&*core.volume, caller, &Core::mark(id), Nodes::Any, &mut plan)?;
-        let marked = marks::mark(&*core.volume, caller, &Core::mark(id), &plan, &asked.job.cwd);
-        plan.warnings.extend(marked.inspect_err(|_| directory::remove(&plan.datawarp))?);
+        core.make_ready(caller, id, Nodes::Any, &mut plan, &asked.job.cwd)?;
         let mut kept = plan.clone();
         kept.compute_script = Script::Text(String::new());
         let mut record = new_record(core, caller, account.name, id, kept, &asked.job);
@@ -73,8 +70,7 @@ impl Runner {
             refused: None,
         });
         core.remember(&record).map_err(|e| {
-            core.volume.unmark_checkpoints(&Core::mark(id));
-            directory::remove(&plan.datawarp);
+            core.unmake(id, &plan);
             Error::World(format!("the job could not be saved: {e}"))
         })?;
         core.table.lock().jobs.insert(id, record);
@@ -138,8 +134,7 @@ impl Runner {
         table.jobs.get(&id).filter(unsubmitted).ok_or(Error::NoJob(id))?;
         let gone = table.jobs.remove(&id);
         drop(table);
-        gone.iter().for_each(|record| directory::remove(&record.plan.datawarp));
-        core.volume.unmark_checkpoints(&Core::mark(id));
+        gone.iter().for_each(|record| core.unmake(id, &record.plan));
         core.forget(id);
         Ok(())
     }

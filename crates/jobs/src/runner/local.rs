@@ -88,15 +88,8 @@ impl Backend for Local {
             return serde_json::from_slice(&bytes).map_err(|e| e.to_string());
         }
         let account = account::account(job.owner.uid, false).map_err(|e| e.to_string())?;
-        let nothing = Submit {
-            file_name: String::new(),
-            script: Script::Text(String::new()),
-            cwd: job.cwd.clone(),
-            umask: 0o022,
-            environment: BTreeMap::new(),
-            overrides: Overrides::default(),
-        };
-        Ok(account::base(&core.config, job.owner, &account, &nothing, job.id, &job.plan))
+        let around = account::Surroundings { cwd: &job.cwd, umask: 0o022, environment: &BTreeMap::new(), mount: None };
+        Ok(account::base(&core.config, job.owner, &account, &around, job.id, &job.plan))
     }
 }
 

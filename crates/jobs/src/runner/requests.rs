@@ -3,13 +3,12 @@
 use super::external::Unseen;
 use super::local::{Core, PartRecord, Record, RunnerJob};
 use super::{Runner, gate, spool};
-use crate::account;
+use crate::account::{self, Surroundings};
 use crate::directory::{self, Nodes};
 use crate::error::{Error, Result};
 use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::logs;
-use crate::marks;
 use crate::plan::{self, Limits};
 use crate::request::*;
 use policy::machine::Machine;
@@ -30,7 +29,7 @@ impl Runner {
                 "use a volume of your own, or one that is run by root",
             ));
         }
-        spool::check_request(&request)?;
+        spool::check_request(&request.environment, &request.cwd)?;
         let account = account::account(caller.uid, own.is_root())?;
         if own.is_root() && caller.uid != 0 {
             spool::reachable(&core.config)?;
@@ -43,23 +42,18 @@ impl Runner {
         let script = std::mem::replace(&mut plan.compute_script, Script::Text(String::new()));
         self.check_share(caller)?;
         let id = self.new_id()?;
-        directory::give(&*core.volume, caller, &Core::mark(id), Nodes::One, &mut plan)?;
-        let marked = marks::mark(&*core.volume, caller, &Core::mark(id), &plan, &request.cwd);
-        plan.warnings.extend(marked.inspect_err(|_| directory::remove(&plan.datawarp))?);
-        let base = account::base(&core.config, caller, &account, &request, id, &plan);
+        core.make_ready(caller, id, Nodes::One, &mut plan, &request.cwd)?;
+        let (mount, Submit { cwd, umask, environment, .. }) = (core.volume.mount_point(), &request);
+        let around = Surroundings { cwd, umask: *umask, environment, mount: mount.as_deref() };
+        let mut base = account::base(&core.config, caller, &account, &around, id, &plan);
+        base.environment.extend(directory::variables(&plan.datawarp));
         let record = new_record(core, caller, account.name, id, plan, &request);
         let mut warnings: Vec<String> = record.plan.warnings.iter().map(ToString::to_string).collect();
         let notices = core.config.notices.as_ref().filter(|_| record.plan.mail.is_some());
         warnings.extend(notices.and_then(|notices| notices.no_mail()));
-        let mut base = base;
-        base.environment.extend(directory::variables(&record.plan.datawarp));
-        if let Some(mount) = &record.mount {
-            base.environment.insert("ENTREPOT_MOUNT".into(), mount.to_string_lossy().into_owned());
-        }
         if let Err(error) = spool::write(&core.config, &record, script.as_bytes(), &base) {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, id));
-            core.volume.unmark_checkpoints(&Core::mark(id));
-            directory::remove(&record.plan.datawarp);
+            core.unmake(id, &record.plan);
             return Err(Error::World(format!(
                 "the job could not be written to {}: {error}; nothing was queued, make room there and submit again",
                 core.config.jobs_dir.display()

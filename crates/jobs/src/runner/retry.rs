@@ -5,7 +5,7 @@
 
 use super::local::{Core, PartRecord, Record};
 use super::{Runner, gate, spool};
-use crate::account;
+use crate::account::{self, Surroundings};
 use crate::directory::{self, Nodes};
 use crate::error::{Error, Result};
 use crate::exec;
@@ -80,15 +80,9 @@ impl Runner {
             );
             return Err(Error::refused(cause, format!("have {} ask for it", record.user)));
         }
-        let request = Submit {
-            file_name: record.plan.name.clone(),
-            script: Script::Text(String::new()),
-            cwd: record.cwd.clone(),
-            umask: asked.umask,
-            environment: asked.environment,
-            overrides: Overrides::default(),
-        };
-        spool::check_request(&request)?;
+        let (cwd, mount) = (&record.cwd, record.mount.as_deref());
+        let around = Surroundings { cwd, umask: asked.umask, environment: &asked.environment, mount };
+        spool::check_request(around.environment, cwd)?;
         let account = account::account(caller.uid, rustix::process::geteuid().is_root())?;
         let mut plan = record.plan.clone();
         if !core.clearing.wait(id, CLEARED_WITHIN) {
@@ -100,11 +94,9 @@ impl Runner {
         }
         let mark = Core::mark(id);
         directory::give(&*core.volume, caller, &mark, Nodes::One, &mut plan)?;
-        marks::mark(&*core.volume, caller, &mark, &plan, &request.cwd)?;
-        let mut base = account::base(&core.config, caller, &account, &request, id, &plan);
+        marks::mark(&*core.volume, caller, &mark, &plan, cwd)?;
+        let mut base = account::base(&core.config, caller, &account, &around, id, &plan);
         base.environment.extend(directory::variables(&plan.datawarp));
-        base.environment
-            .extend(record.mount.iter().map(|at| ("ENTREPOT_MOUNT".into(), at.to_string_lossy().into_owned())));
         spool::write_parts(&core.config, record, kind, &base).map_err(|e| {
             Error::World(format!("job {id} could not be written to {}: {e}", core.config.jobs_dir.display()))
         })

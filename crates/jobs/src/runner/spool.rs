@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::exec::{self, Spec};
 use crate::plan::run_words;
 use crate::request::*;
+use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -84,16 +85,16 @@ fn spec(config: &Config, part: &Part, dir: &Path, base: &Spec) -> Spec {
 }
 
 /// Refuses a request that no process could be started with.
-pub(super) fn check_request(request: &Submit) -> Result<()> {
-    let size: usize = request.environment.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+pub(super) fn check_request(environment: &BTreeMap<String, String>, cwd: &Path) -> Result<()> {
+    let size: usize = environment.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     if size > ENVIRONMENT_BYTES_MAX {
         return Err(Error::refused(
             format!("the environment is {size} bytes long, more than {ENVIRONMENT_BYTES_MAX}"),
             "submit from a shell with fewer variables",
         ));
     }
-    let cwd = request.cwd.as_os_str().as_encoded_bytes();
-    if !request.cwd.is_absolute() || cwd.contains(&0) || cwd.len() > 4096 {
+    let bytes = cwd.as_os_str().as_encoded_bytes();
+    if !cwd.is_absolute() || bytes.contains(&0) || bytes.len() > 4096 {
         return Err(Error::refused(
             "the directory of the job is no absolute path",
             "submit from a directory that exists",

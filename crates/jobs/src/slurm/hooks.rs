@@ -5,13 +5,13 @@ use super::hooked::{Core, Hooked, Job, JobTable, StepFailure};
 use super::stage_in;
 use super::wire::{SetUp, Standing, original};
 use super::{Slurm, scontrol, spool, watch};
-use crate::account::{account, base};
+use crate::account::{Surroundings, account, base};
 use crate::backend::Now;
 use crate::directory::{self, Nodes};
 use crate::error::{Error, Result};
 use crate::marks;
 use crate::plan::{self, Limits};
-use crate::request::{Caller, JobId, JobState, Overrides, PartKind, Script, Submit};
+use crate::request::{Caller, JobId, JobState, Overrides, PartKind, Script};
 use engine::source::JOB_VARIABLE;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,19 +40,16 @@ impl Slurm {
         directory::give(&*core.volume, owner, &Core::mark(asked.job), Nodes::Any, &mut plan)?;
         plan.warnings.extend(marks::mark(&*core.volume, owner, &Core::mark(asked.job), &plan, &cwd)?);
         let umask = asked.environment.get("SLURM_UMASK").and_then(|mask| u32::from_str_radix(mask, 8).ok());
-        let request = Submit {
-            file_name: "job".into(),
-            script: Script::Text(String::new()),
-            cwd: cwd.clone(),
+        let mount = core.volume.mount_point();
+        let around = Surroundings {
+            cwd: &cwd,
             umask: umask.unwrap_or(0o022),
-            environment: asked.environment,
-            overrides: Overrides::default(),
+            environment: &asked.environment,
+            mount: mount.as_deref(),
         };
-        let mut base = base(&core.config, owner, &account, &request, asked.job, &plan);
+        let mut base = base(&core.config, owner, &account, &around, asked.job, &plan);
         base.environment.insert("SLURM_JOB_ID".into(), asked.job.to_string());
         base.environment.insert(JOB_VARIABLE.into(), Core::mark(asked.job));
-        let mount = core.volume.mount_point();
-        base.environment.extend(mount.iter().map(|m| ("ENTREPOT_MOUNT".into(), m.to_string_lossy().into_owned())));
         spool::put_base(&core.config, asked.job, &base).map_err(|e| {
             Error::World(format!("the job cannot be written down: {e}; make room in the state directory"))
         })?;
