@@ -139,7 +139,7 @@ impl Recover for Repair {
         let Some(waiter) = self.driver.read_blocked(file, file_id, object, rows, &wait)? else { return Ok(()) };
         let result = self.wait(&wait, WAIT_MAX);
         if wait.get().is_none() {
-            self.driver.handle(Event::Cancel { waiter });
+            self.driver.handle(Event::Cancel(waiter));
         }
         let stats = &self.driver.stats;
         stats.add(Metric::RecoveryWaits, 1);

@@ -129,8 +129,8 @@ impl<I: Inputs> Driver<I> {
                 let left = until.saturating_duration_since(Instant::now());
                 match told.recv_timeout(due.map_or(left, |due| due.min(left))) {
                     Ok(GuardMessage::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                    Ok(GuardMessage::Ended(object, true)) => self.handle(Event::Repaired { object }),
-                    Ok(GuardMessage::Ended(object, false)) => self.handle(Event::RepairFailed { object }),
+                    Ok(GuardMessage::Ended(object, true)) => self.handle(Event::Repaired(object)),
+                    Ok(GuardMessage::Ended(object, false)) => self.handle(Event::RepairFailed(object)),
                     Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick),
                 }
                 if Instant::now() >= until {
@@ -230,7 +230,7 @@ impl<I: Inputs> Driver<I> {
 
     fn repair(&mut self, object: ObjectId) {
         let Some(lost) = self.lost.get(&object).cloned() else {
-            return self.handle(Event::RepairFailed { object });
+            return self.handle(Event::RepairFailed(object));
         };
         let (inputs, tell) = (self.inputs.clone(), self.tell.clone());
         let work = move || {
@@ -243,7 +243,7 @@ impl<I: Inputs> Driver<I> {
             drop(tell.send(GuardMessage::Ended(object, done.is_ok())));
         };
         if apart("repair-input", work).is_err() {
-            self.handle(Event::RepairFailed { object });
+            self.handle(Event::RepairFailed(object));
         }
     }
 }

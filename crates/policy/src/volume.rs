@@ -197,16 +197,16 @@ impl Volume {
                     stripes.asked(self.now, id, file.lies.users, counts, recent);
                 }
             }
-            FileEvent::Joins { request } => {
+            FileEvent::Joins(request) => {
                 file.checkpoint = true;
                 if by_tiers {
-                    self.tell_tiers(machine::Event::Removed { file: id.0 });
+                    self.tell_tiers(machine::Event::Removed(id.0));
                 }
                 if let Some(burst) = &mut self.burst {
                     burst.joins(request, id);
                 }
             }
-            FileEvent::Complained { target } if file.mirror_for(Purpose::Replica).is_some() => {
+            FileEvent::Complained(target) if file.mirror_for(Purpose::Replica).is_some() => {
                 if let Some(replicas) = &mut self.replicas {
                     replicas.complained(self.now, id, target);
                 }
@@ -271,7 +271,7 @@ impl Volume {
         if self.files.remove(&id).is_none() {
             return;
         }
-        self.tell_tiers(machine::Event::Removed { file: id.0 });
+        self.tell_tiers(machine::Event::Removed(id.0));
         if let Some(burst) = &mut self.burst {
             burst.removed(self.now, id);
         }
@@ -338,7 +338,7 @@ impl Volume {
             (Want::Move { segment, to }, Reason::Tier(reason)) => {
                 tiers.yielding(&machine::Action::Move(Move { location: location(segment), to, reason }))
             }
-            (Want::Copy { segment }, _) => tiers.yielding(&machine::Action::Copy(location(segment))),
+            (Want::Copy(segment), _) => tiers.yielding(&machine::Action::Copy(location(segment))),
             _ => None,
         }
     }
@@ -354,7 +354,7 @@ impl Volume {
             machine::Action::Copy(location) => wanted.push(Wanted {
                 by: Mechanism::Tiers,
                 file: FileId(location.file),
-                want: Want::Copy { segment: location.segment },
+                want: Want::Copy(location.segment),
                 reason: Reason::Idle,
             }),
         }
@@ -370,12 +370,12 @@ impl Volume {
                     burst.ended(now, of, result, self.files.get(&file));
                 }
             }
-            (Mechanism::Tiers, Want::Move { segment, .. } | Want::Copy { segment }) => {
+            (Mechanism::Tiers, Want::Move { segment, .. } | Want::Copy(segment)) => {
                 let location = Location { file: file.0, segment };
                 self.tell_tiers(match of.want {
-                    _ if !made => machine::Event::Failed { location },
-                    Want::Copy { .. } => machine::Event::Copied { location },
-                    _ => machine::Event::Moved { location },
+                    _ if !made => machine::Event::Failed(location),
+                    Want::Copy { .. } => machine::Event::Copied(location),
+                    _ => machine::Event::Moved(location),
                 });
             }
             (Mechanism::Stripes, _) => {

@@ -158,7 +158,7 @@ pub fn run(setup: &Setup) -> Figures {
         let first = if setup.reader.is_some() {
             Happening::Reads { file, stripe: 0 }
         } else {
-            Happening::Answer(Event::RepairWanted { key: key(file) })
+            Happening::Answer(Event::RepairWanted(key(file)))
         };
         world.events.push(Time::ZERO, Rank::Arrival, first);
     }
@@ -200,7 +200,7 @@ impl World<'_> {
     fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Patched { .. } => self.patched = now,
-            Event::Closed { key } => self.whole[key.lost.0 as usize] = true,
+            Event::Closed(key) => self.whole[key.lost.0 as usize] = true,
             _ => {}
         }
         self.recovery.handle(now, event);
@@ -215,12 +215,12 @@ impl World<'_> {
     fn carry(&mut self, now: Time, action: Action) {
         let rows = self.chunks.len() as u64;
         let (answer, at) = match action {
-            Action::ChooseSpare { key } => {
+            Action::ChooseSpare(key) => {
                 let new_object = ObjectId(self.setup.files + key.lost.0);
                 (Event::SpareReady { key, new_object, rows, sources: 1 }, self.step(now))
             }
-            Action::Publish { key, .. } => (Event::Published { key }, self.step(now)),
-            Action::Finish { key, .. } => (Event::Closed { key }, self.step(now)),
+            Action::Publish { key, .. } => (Event::Published(key), self.step(now)),
+            Action::Finish { key, .. } => (Event::Closed(key), self.step(now)),
             Action::Fetch { key, row, .. } => (Event::Patched { key, row }, self.fetch(now, key.file, row)),
             Action::Wake { waiter, .. } => {
                 let stripe = self.waits[waiter as usize];

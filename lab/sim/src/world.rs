@@ -287,7 +287,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                 Action::Deliver { request, outcome } => {
                     self.answer(now, node, request, u64::from(outcome.hit + outcome.late + outcome.missed));
                 }
-                Action::Hurry { fetch } => self.hurry(now, node, fetch),
+                Action::Hurry(fetch) => self.hurry(now, node, fetch),
                 Action::Fail { .. } => unreachable!("no fetch of a simulated world fails"),
                 Action::Hit { .. } | Action::Wait { .. } | Action::Store { .. } | Action::Evict { .. } => {}
             }

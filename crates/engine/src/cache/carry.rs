@@ -72,7 +72,7 @@ impl Inner {
                         copies.waits.push((fetch, span));
                     }
                 }
-                Action::Hurry { fetch } => {
+                Action::Hurry(fetch) => {
                     if let (Some(copies), Some(flying)) = (copies.as_deref_mut(), self.flying.get_mut(&fetch)) {
                         flying.class = Class::Awaited;
                         copies.hurried.append(&mut flying.queued);
@@ -92,7 +92,7 @@ impl Inner {
                     Some(copies) if copies.request == request => copies.delivered = true,
                     _ => self.answer(request, true),
                 },
-                Action::Fail { request } => self.answer(request, false),
+                Action::Fail(request) => self.answer(request, false),
             }
         }
         orders

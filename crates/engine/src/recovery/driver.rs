@@ -169,7 +169,7 @@ impl Driver {
         let mut state = self.state.lock();
         let Some(key) = self.enter(&mut state, file, file_id, object)? else { return Ok(false) };
         state.repairs.entry(key).or_default().push(wait.clone());
-        self.step(&mut state, Event::RepairWanted { key });
+        self.step(&mut state, Event::RepairWanted(key));
         Ok(true)
     }
 
@@ -203,7 +203,7 @@ impl Driver {
     }
 
     fn step(&self, state: &mut State, event: Event) {
-        if let Event::Cancel { waiter } = &event {
+        if let Event::Cancel(waiter) = &event {
             state.waiters.remove(waiter);
         }
         state.machine.handle(self.now(), event);
@@ -221,7 +221,7 @@ impl Driver {
                     let spare = state.cases.get(&key).and_then(|case| case.take_spare(new_object));
                     state.work.extend(spare.map(|spare| Work::Remove(spare.new.target, new_object)));
                 }
-                Action::Forgotten { key } => state.forget(key),
+                Action::Forgotten(key) => state.forget(key),
                 action => state.work.push_back(Work::Carry(action)),
             }
         }
@@ -254,7 +254,7 @@ impl Driver {
         }
         if !keep {
             let complete = result == Finished::Complete;
-            let event = if complete { Event::Closed { key } } else { Event::Abandoned { key } };
+            let event = if complete { Event::Closed(key) } else { Event::Abandoned(key) };
             return self.step(&mut state, event);
         }
         let held = state.cases.get(&key).and_then(|case| case.let_go());
@@ -263,7 +263,7 @@ impl Driver {
         if state.broken.len() > BROKEN_MAX
             && let Some(oldest) = state.broken.pop_front()
         {
-            self.step(&mut state, Event::Closed { key: oldest });
+            self.step(&mut state, Event::Closed(oldest));
         }
         drop(state);
         drop(held);
@@ -271,7 +271,7 @@ impl Driver {
 
     /// Ends a recovery that became pointless: the object no longer stands in the layout.
     pub fn abandoned(&self, key: Key) {
-        self.handle(Event::Abandoned { key });
+        self.handle(Event::Abandoned(key));
     }
 
     /// Executes the waiting work. The first of several tasks wakes the next thread.
@@ -304,7 +304,7 @@ impl Driver {
 
     fn carry_out(&self, action: Action) {
         match action {
-            Action::ChooseSpare { key } => self.choose_spare(key),
+            Action::ChooseSpare(key) => self.choose_spare(key),
             Action::Publish { key, .. } => self.publish(key),
             Action::Fetch { key, row, source_index, .. } => self.fetch(key, row, source_index as usize),
             Action::Finish { key, result } => self.finish(key, result),

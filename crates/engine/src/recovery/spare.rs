@@ -16,7 +16,7 @@ use std::sync::Arc;
 impl Driver {
     /// Chooses a target and creates the object.
     pub(super) fn choose_spare(&self, key: Key) {
-        let Some(case) = self.case(key) else { return self.handle(Event::SpareFailed { key }) };
+        let Some(case) = self.case(key) else { return self.handle(Event::SpareFailed(key)) };
         let Some(file) = case.file() else { return self.abandoned(key) };
         let Some((layout, at)) = file.layout().and_then(|l| Some((l.clone(), position(&l, key.lost)?))) else {
             return self.abandoned(key);
@@ -43,7 +43,7 @@ impl Driver {
             Err(e) => {
                 self.log
                     .warn(self.name_of(key), format!("a lost part of {} cannot be recovered: {e}", self.name_of(key)));
-                self.handle(Event::SpareFailed { key });
+                self.handle(Event::SpareFailed(key));
             }
         }
     }
@@ -110,7 +110,7 @@ impl Driver {
     /// Puts the new object into the layout as `Partial`.
     pub(super) fn publish(&self, key: Key) {
         let published = self.case(key).and_then(|case| Some((case.file()?, case.spare()?)));
-        let Some((file, spare)) = published else { return self.handle(Event::PublishFailed { key }) };
+        let Some((file, spare)) = published else { return self.handle(Event::PublishFailed(key)) };
         self.stands_for(spare.new.id, key);
         // After a loss of power the old record names the lost object, and the recovery starts over.
         let changed = file.change_layout_for_now(|layout, now| {
@@ -119,11 +119,11 @@ impl Driver {
             layout.replace_object(at, spare.new, now, reason).map_err(|e| no(&e.to_string()))
         });
         match changed {
-            Ok(_) => self.handle(Event::Published { key }),
+            Ok(_) => self.handle(Event::Published(key)),
             Err(e) => {
                 self.log
                     .warn(self.name_of(key), format!("{}: the layout could not be changed: {e}", self.name_of(key)));
-                self.handle(Event::PublishFailed { key });
+                self.handle(Event::PublishFailed(key));
             }
         }
     }

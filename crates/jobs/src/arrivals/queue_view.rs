@@ -148,7 +148,7 @@ impl QueueView {
             self.ledger.adopt(job, bytes);
         }
         if under_way {
-            self.machine.handle(now, Event::Reserved { job });
+            self.machine.handle(now, Event::Reserved(job));
         }
     }
 
@@ -245,7 +245,7 @@ impl QueueView {
         let Some(known) = self.jobs.get_mut(&ticket).filter(|known| !known.started) else { return };
         known.started = true;
         let phase = self.machine.phase(known.id);
-        self.machine.handle(now, Event::Started { job: known.id });
+        self.machine.handle(now, Event::Started(known.id));
         if let Some(Phase::Arrived { at }) = phase {
             let idle = now.since(at);
             let early = if idle > self.config.early_max { "too early: " } else { "" };
@@ -256,7 +256,7 @@ impl QueueView {
     pub fn gone(&mut self, now: Time, ticket: Ticket) {
         let Some(known) = self.jobs.remove(&ticket) else { return };
         self.tickets.remove(&known.id);
-        self.machine.handle(now, Event::Gone { job: known.id });
+        self.machine.handle(now, Event::Gone(known.id));
         self.asking.retain(|(job, _)| *job != known.id);
         self.ledger.settle(known.id);
     }

@@ -52,7 +52,7 @@ impl ReplicaTable {
         }
         if first {
             self.seen = true;
-            self.told.push(Event::System { nodes: picture.nodes });
+            self.told.push(Event::System(picture.nodes));
         }
         let mut present = BTreeSet::new();
         for job in picture.running() {
@@ -112,7 +112,7 @@ impl ReplicaTable {
     fn end(&mut self, id: JobId) {
         self.jobs.remove(&id);
         self.numbers.retain(|_, number| *number != id);
-        self.told.push(Event::Ended { job: id });
+        self.told.push(Event::Ended(id));
     }
 
     /// The number of a job that waits or runs.

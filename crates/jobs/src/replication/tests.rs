@@ -21,7 +21,7 @@ impl Memory {
     /// Creates the volume with copies that an earlier daemon left.
     fn new(strategy: Strategy, removal: Removal, there: &[u64]) -> Arc<Memory> {
         let mut machine = Replicas::new(Config { strategy, alpha: Share::ZERO, removal, ..Config::new(0) });
-        there.iter().for_each(|file| machine.handle(Time::ZERO, Event::Adopted { file: FileId(*file) }));
+        there.iter().for_each(|file| machine.handle(Time::ZERO, Event::Adopted(FileId(*file))));
         Arc::new(Memory {
             machine: Mutex::new(machine),
             log: Mutex::default(),
@@ -56,8 +56,8 @@ impl Copies for Memory {
         events.into_iter().for_each(|event| machine.handle(Time::ZERO, event));
         while let Some(action) = machine.poll() {
             let (what, event) = match action {
-                Action::Create { file, .. } => (format!("create {}", file.0), Event::Created { file }),
-                Action::Remove { file, .. } => (format!("remove {}", file.0), Event::Removed { file }),
+                Action::Create { file, .. } => (format!("create {}", file.0), Event::Created(file)),
+                Action::Remove { file, .. } => (format!("remove {}", file.0), Event::Removed(file)),
             };
             machine.handle(Time::ZERO, event);
             self.log.lock().push(what);

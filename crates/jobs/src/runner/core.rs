@@ -54,10 +54,10 @@ impl Core {
             let Some(action) = table.machine.poll() else { break };
             match action {
                 Action::Start { id, .. } if gate::is_gate(id) => gate::reached(self, table, id),
-                Action::Stop { id } if gate::is_gate(id) => gate::cancelled(self, table, id),
+                Action::Stop(id) if gate::is_gate(id) => gate::cancelled(self, table, id),
                 Action::Drop { id, .. } if gate::is_gate(id) => {}
                 Action::Start { id, .. } => self.start(table, part_of(id)),
-                Action::Stop { id } => self.stop(table, part_of(id)),
+                Action::Stop(id) => self.stop(table, part_of(id)),
                 Action::Drop { id, reason } => self.dropped(table, part_of(id), reason),
             }
         }
@@ -102,7 +102,7 @@ impl Core {
         let parts = table.jobs.get(&id).into_iter().flat_map(|record| &record.own.parts);
         let parts = parts.map(|part| number(id, part.kind));
         for id in parts.chain([gate::number(id)]).collect::<Vec<_>>() {
-            table.machine.handle(self.now(), Event::Cancelled { id });
+            table.machine.handle(self.now(), Event::Cancelled(id));
         }
     }
 

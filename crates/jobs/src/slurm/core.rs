@@ -130,7 +130,7 @@ impl Core {
             let Some(action) = table.machine.poll() else { break };
             match action {
                 Action::Start { id, .. } => self.launch(table, id.0),
-                Action::Stop { id } => {
+                Action::Stop(id) => {
                     if let Some((transfer, process)) = table.own.transfers.get(&id.0).zip(table.running.get(&id)) {
                         let dir = spool::dir(&self.config, id.0);
                         outside::stop(&dir, transfer.kind, process.clone(), self.config.grace_ms);
@@ -271,7 +271,7 @@ impl Core {
                 if transfer.state == Progress::Waiting {
                     transfer.state = Progress::Dropped;
                 }
-                table.machine.handle(self.now(), Event::Cancelled { id: easy::JobId(number) });
+                table.machine.handle(self.now(), Event::Cancelled(easy::JobId(number)));
             }
             self.keep_transfer(transfer);
         }

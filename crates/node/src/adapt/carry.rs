@@ -104,7 +104,7 @@ impl Adapt {
         let made = |metric| self.stats.add(metric, 1);
         match change.verb {
             Verb::MoveSegment { segment, to } => self.move_segment(change, file, segment, to),
-            Verb::CopySegment { segment } => self.copy_segment(change, file, segment),
+            Verb::CopySegment(segment) => self.copy_segment(change, file, segment),
             Verb::Restripe { mirror, to } => {
                 self.mover.restripe(file, mirror, &self.shaped(file, &to))?;
                 made(Metric::StripesRestriped);
@@ -115,7 +115,7 @@ impl Adapt {
                 made(Metric::StripesForks);
                 Ok(file.size())
             }
-            Verb::DropMirror { mirror } => {
+            Verb::DropMirror(mirror) => {
                 self.recorder.forks().drop_one(&self.mover, file, mirror)?;
                 made(Metric::StripesForksDropped);
                 Ok(0)
@@ -138,7 +138,7 @@ impl Adapt {
             return None;
         }
         let location = Location { file: change.file.0, segment };
-        Some(Event::Tiers(Told::CopyGone { location }))
+        Some(Event::Tiers(Told::CopyGone(location)))
     }
 }
 

@@ -38,7 +38,7 @@ impl History {
         let what = match &change.verb {
             Verb::Restripe { mirror, to } => format!("mirror {mirror} gets {}", shown(to)),
             Verb::AddMirror { shape: Some(to), .. } => format!("a fork with {}", shown(to)),
-            Verb::DropMirror { mirror } => format!("mirror {mirror} goes"),
+            Verb::DropMirror(mirror) => format!("mirror {mirror} goes"),
             _ => return,
         };
         let text = format!("{name}: {what}: {}", change.reason);
@@ -61,10 +61,10 @@ impl History {
                 let what = if made { "moved" } else { "to be moved, without success," };
                 format!("segment {segment} was {what} to the {to} tier: {}.", change.reason)
             }
-            Verb::CopySegment { segment } if made => {
+            Verb::CopySegment(segment) if made => {
                 format!("segment {segment} got a slow copy while the devices were idle.")
             }
-            Verb::CopySegment { segment } => {
+            Verb::CopySegment(segment) => {
                 format!("a slow copy of segment {segment} was given up: it was in use, or there was no room.")
             }
             _ => return,

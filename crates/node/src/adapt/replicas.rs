@@ -122,7 +122,7 @@ impl Replicas {
                 made(if added.is_ok() { Metric::ReplicasCompleted } else { Metric::ReplicasFailed });
                 added.map(|()| file.size())
             }
-            Verb::DropMirror { mirror } if self.mirror_of(change.file) == Some(mirror) => {
+            Verb::DropMirror(mirror) if self.mirror_of(change.file) == Some(mirror) => {
                 adapt.mover.drop_mirror(file, mirror)?;
                 self.forget(change.file)?;
                 made(Metric::ReplicasRemoved);
@@ -131,7 +131,7 @@ impl Replicas {
             Verb::Swap { replica, target } if self.mirror_of(change.file) == Some(replica) => {
                 self.swap(adapt, change.file, file, target, replica)
             }
-            Verb::ReplaceTarget { target } => {
+            Verb::ReplaceTarget(target) => {
                 adapt.mover.replace_target(file, target, Reason::FailedOver(target))?;
                 made(Metric::ReplicasRebuilt);
                 Ok(file.size())
@@ -219,7 +219,7 @@ impl Adapt {
                 self.lies(&file)
             });
             match lies {
-                Some(lies) => self.driver.tell_all([lies, Event::Job(replica::Event::Adopted { file: id })]),
+                Some(lies) => self.driver.tell_all([lies, Event::Job(replica::Event::Adopted(id))]),
                 None => {
                     if let Err(error) = self.replicas.forget(id) {
                         tracing::info!("the record of the replica of file {id} stays for now: {error}");
@@ -234,7 +234,7 @@ impl Adapt {
         for id in files {
             let Some(file) = self.files.find(id) else { continue };
             if file.layout().is_some_and(|layout| layout.objects().any(|(_, object)| object.target == target)) {
-                let complained = Event::File(id, FileEvent::Complained { target });
+                let complained = Event::File(id, FileEvent::Complained(target));
                 self.driver.tell_all(self.lies(&file).into_iter().chain([complained]));
             }
         }

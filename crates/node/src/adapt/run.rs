@@ -284,7 +284,7 @@ impl Adapt {
     fn of_stripes(&self) -> Vec<Event> {
         let space = self.recorder.targets().space();
         let free = space.free_bytes as f64 / space.total_bytes.max(1) as f64;
-        let mut told = vec![Event::Stripes(policy::stripe::striper::Event::Space { free })];
+        let mut told = vec![Event::Stripes(policy::stripe::striper::Event::Space(free))];
         if self.settings.devices.are_measured {
             told.push(Event::Stripes(self.served.lock().look(stripes::timed(&self.settings, &self.recorder))));
         }

@@ -208,7 +208,7 @@ impl Adapt {
         let (_, segments) = super::record::read_from(&layout)?;
         let index = segments.iter().position(|s| s.start == start && !self.mover.has_copy(file, s))?;
         let location = Location { file: file.0, segment: index as u64 };
-        Some(Event::Tiers(Told::CopyGone { location }))
+        Some(Event::Tiers(Told::CopyGone(location)))
     }
 }
 

@@ -93,10 +93,7 @@ pub enum Action {
     /// Fetch blocks from below.
     Fetch(Fetch),
     /// A caller now waits for a fetch that was a prefetch: from now on queue it as an awaited one.
-    Hurry {
-        /// Fetch to speed up.
-        fetch: FetchId,
-    },
+    Hurry(FetchId),
     /// These blocks become resident: store their bytes, from the fetch or the write. Only with `announce`.
     Store {
         /// Blocks to store.
@@ -119,10 +116,7 @@ pub enum Action {
         outcome: Outcome,
     },
     /// A fetch for the request failed, and no other is outstanding for it: answer it with an error.
-    Fail {
-        /// Request that fails.
-        request: RequestId,
-    },
+    Fail(RequestId),
 }
 
 /// Line of a level's log.

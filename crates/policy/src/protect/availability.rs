@@ -91,15 +91,9 @@ pub enum Event {
     /// The check has ended, also if it failed for some jobs.
     LookEnded,
     /// An object was restored, or was never lost.
-    Repaired {
-        /// The restored object.
-        object: ObjectId,
-    },
+    Repaired(ObjectId),
     /// An object could not be restored now.
-    RepairFailed {
-        /// The object that stays lost for now.
-        object: ObjectId,
-    },
+    RepairFailed(ObjectId),
     /// Time passed; sent at [`Availability::next_deadline`].
     Tick,
 }
@@ -296,8 +290,8 @@ impl Machine for Availability {
             Event::TargetsChanged => self.settled_at = Some(self.now + self.config.settle),
             Event::Looked { job, files, lost } => self.looked(job, files, lost),
             Event::LookEnded => self.looking = false,
-            Event::Repaired { object } => drop(self.missing.remove(&object)),
-            Event::RepairFailed { object } => {
+            Event::Repaired(object) => drop(self.missing.remove(&object)),
+            Event::RepairFailed(object) => {
                 if let Some(missing) = self.missing.get_mut(&object) {
                     missing.under_way = false;
                     missing.failed += 1;

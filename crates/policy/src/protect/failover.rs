@@ -55,41 +55,20 @@ impl Default for Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A reader found a failed target.
-    Complained {
-        /// The file and the target that failed under it.
-        key: Key,
-    },
+    Complained(Key),
     /// The layout now names the replica's objects.
-    Swapped {
-        /// The file and the target that failed.
-        key: Key,
-    },
+    Swapped(Key),
     /// No complete replica exists, or the layout could not be changed.
-    NoReplica {
-        /// The file and the target that failed.
-        key: Key,
-    },
+    NoReplica(Key),
     /// The replica is complete again.
-    Rebuilt {
-        /// The file and the target that failed.
-        key: Key,
-    },
+    Rebuilt(Key),
     /// The replica could not be completed.
-    RebuildFailed {
-        /// The file and the target that failed.
-        key: Key,
-    },
+    RebuildFailed(Key),
     /// The file or its replica was removed: nothing is rebuilt, and the next complaint starts a new request.
-    Forget {
-        /// File that was removed, or has lost its replica.
-        file: FileId,
-    },
+    Forget(FileId),
     /// A target was replaced or came back: the next complaint about it starts a new request. A rebuild that is due goes
     /// on, because the object that took over has no counterpart yet.
-    TargetReturned {
-        /// The target that answers again.
-        target: TargetId,
-    },
+    TargetReturned(TargetId),
     /// Time passed; sent at [`Failover::next_deadline`].
     Tick,
 }
@@ -273,27 +252,27 @@ impl Machine for Failover {
 
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Complained { key } => self.complained(key),
-            Event::Swapped { key } => {
+            Event::Complained(key) => self.complained(key),
+            Event::Swapped(key) => {
                 if self.in_phase(key, Phase::Swapping) {
                     self.enter(key, Phase::Swapped(now + self.config.rebuild_delay));
                 }
             }
-            Event::NoReplica { key } => {
+            Event::NoReplica(key) => {
                 if self.in_phase(key, Phase::Swapping) {
                     self.enter(key, Phase::Hopeless);
                     self.tidy(key);
                 }
             }
-            Event::Rebuilt { key } => {
+            Event::Rebuilt(key) => {
                 if self.in_phase(key, Phase::Rebuilding) {
                     self.enter(key, Phase::Settled);
                     self.tidy(key);
                 }
             }
-            Event::RebuildFailed { key } => self.rebuild_failed(now, key),
-            Event::Forget { file } => self.forget(file),
-            Event::TargetReturned { target } => self.target_returned(target),
+            Event::RebuildFailed(key) => self.rebuild_failed(now, key),
+            Event::Forget(file) => self.forget(file),
+            Event::TargetReturned(target) => self.target_returned(target),
             Event::Tick => {}
         }
         self.begin_rebuilds(now);
@@ -329,7 +308,7 @@ mod tests {
     }
 
     fn complained(machine: &mut Failover, now: u64, key: Key) -> Vec<Action> {
-        after(machine, now, Event::Complained { key })
+        after(machine, now, Event::Complained(key))
     }
 
     #[test]
@@ -338,14 +317,14 @@ mod tests {
         let (k, swap) = (key(1, 2), Action::Swap { key: key(1, 2), reason: Reason::Complaint });
         assert_eq!(complained(&mut machine, 0, k), [swap]);
         (0..32).for_each(|_| assert_eq!(complained(&mut machine, 0, k), []));
-        assert_eq!(after(&mut machine, 1, Event::Swapped { key: k }), []);
+        assert_eq!(after(&mut machine, 1, Event::Swapped(k)), []);
         assert_eq!(complained(&mut machine, 1, k), []);
         assert_eq!(machine.next_deadline(), Some(Time::from_secs(6)));
         assert_eq!(after(&mut machine, 5, Event::Tick), []);
         assert!(machine.is_at_work(FileId(1)) && !machine.is_at_work(FileId(2)));
         let rebuild = Action::Rebuild { key: k, reason: Reason::Delay(Time::from_secs(5)) };
         assert_eq!(after(&mut machine, 6, Event::Tick), [rebuild]);
-        assert_eq!(after(&mut machine, 9, Event::Rebuilt { key: k }), []);
+        assert_eq!(after(&mut machine, 9, Event::Rebuilt(k)), []);
         assert_eq!((machine.phase(k), machine.next_deadline()), (Some(Phase::Settled), None));
         assert!(!machine.is_at_work(FileId(1)));
     }
@@ -362,10 +341,10 @@ mod tests {
     fn without_a_replica_nothing_is_tried_until_the_target_is_back() {
         let mut machine = Failover::new(Config::default());
         complained(&mut machine, 0, key(1, 2));
-        assert_eq!(after(&mut machine, 0, Event::NoReplica { key: key(1, 2) }), []);
+        assert_eq!(after(&mut machine, 0, Event::NoReplica(key(1, 2))), []);
         assert_eq!(complained(&mut machine, 5, key(1, 2)), []);
         assert_eq!((machine.phase(key(1, 2)), machine.is_at_work(FileId(1))), (Some(Phase::Hopeless), false));
-        after(&mut machine, 6, Event::TargetReturned { target: TargetId(2) });
+        after(&mut machine, 6, Event::TargetReturned(TargetId(2)));
         assert_eq!(machine.phase(key(1, 2)), None);
         assert_eq!(complained(&mut machine, 7, key(1, 2)).len(), 1);
     }
@@ -375,17 +354,17 @@ mod tests {
         let mut machine = Failover::new(Config { rebuild_retries: 2, ..Config::default() });
         let k = key(1, 2);
         complained(&mut machine, 0, k);
-        after(&mut machine, 0, Event::Swapped { key: k });
+        after(&mut machine, 0, Event::Swapped(k));
         let mut now = 5;
         after(&mut machine, now, Event::Tick);
         for (tries, delay) in [(1, 10), (2, 20)] {
-            after(&mut machine, now, Event::RebuildFailed { key: k });
+            after(&mut machine, now, Event::RebuildFailed(k));
             now += delay;
             assert_eq!(machine.next_deadline(), Some(Time::from_secs(now)));
             let again = Action::Rebuild { key: k, reason: Reason::Retry(tries) };
             assert_eq!(after(&mut machine, now, Event::Tick), [again]);
         }
-        after(&mut machine, now, Event::RebuildFailed { key: k });
+        after(&mut machine, now, Event::RebuildFailed(k));
         assert_eq!(machine.phase(k), Some(Phase::Settled));
     }
 
@@ -393,12 +372,12 @@ mod tests {
     fn a_replica_that_goes_away_is_not_rebuilt() {
         let mut machine = Failover::new(Config::default());
         complained(&mut machine, 0, key(1, 2));
-        after(&mut machine, 0, Event::Swapped { key: key(1, 2) });
-        assert_eq!(after(&mut machine, 1, Event::Forget { file: FileId(1) }), []);
+        after(&mut machine, 0, Event::Swapped(key(1, 2)));
+        assert_eq!(after(&mut machine, 1, Event::Forget(FileId(1))), []);
         assert_eq!((machine.next_deadline(), machine.phase(key(1, 2))), (None, None));
         complained(&mut machine, 2, key(1, 2));
-        assert_eq!(after(&mut machine, 2, Event::Forget { file: FileId(1) }), []);
-        assert_eq!(after(&mut machine, 3, Event::Swapped { key: key(1, 2) }), [], "an answer that comes late");
+        assert_eq!(after(&mut machine, 2, Event::Forget(FileId(1))), []);
+        assert_eq!(after(&mut machine, 3, Event::Swapped(key(1, 2))), [], "an answer that comes late");
     }
 
     #[test]
@@ -406,10 +385,10 @@ mod tests {
         let mut machine = Failover::new(Config::default());
         let k = key(1, 2);
         complained(&mut machine, 0, k);
-        after(&mut machine, 0, Event::Swapped { key: k });
-        after(&mut machine, 1, Event::TargetReturned { target: TargetId(2) });
+        after(&mut machine, 0, Event::Swapped(k));
+        after(&mut machine, 1, Event::TargetReturned(TargetId(2)));
         assert_eq!(after(&mut machine, 5, Event::Tick).len(), 1);
-        after(&mut machine, 6, Event::Rebuilt { key: k });
+        after(&mut machine, 6, Event::Rebuilt(k));
         assert_eq!(machine.phase(k), None, "the next failure is a new one");
     }
 
@@ -423,19 +402,19 @@ mod tests {
             for (n, (what, file, target)) in steps.into_iter().enumerate() {
                 let k = key(file, target);
                 let event = match what {
-                    0..=2 => Event::Complained { key: k },
+                    0..=2 => Event::Complained(k),
                     3 if swaps.remove(&k) => {
                         swapped.insert(k);
-                        Event::Swapped { key: k }
+                        Event::Swapped(k)
                     }
-                    4 if swaps.remove(&k) => Event::NoReplica { key: k },
-                    5 if rebuilds.remove(&k) => Event::Rebuilt { key: k },
-                    6 if rebuilds.remove(&k) => Event::RebuildFailed { key: k },
+                    4 if swaps.remove(&k) => Event::NoReplica(k),
+                    5 if rebuilds.remove(&k) => Event::Rebuilt(k),
+                    6 if rebuilds.remove(&k) => Event::RebuildFailed(k),
                     7 => {
                         for keys in [&mut swaps, &mut swapped, &mut rebuilds] {
                             keys.retain(|k| k.file != FileId(file));
                         }
-                        Event::Forget { file: FileId(file) }
+                        Event::Forget(FileId(file))
                     }
                     _ => Event::Tick,
                 };

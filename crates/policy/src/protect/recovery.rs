@@ -105,10 +105,7 @@ pub enum Event {
         rows: Range<u64>,
     },
     /// An object should be recovered without a waiting caller.
-    RepairWanted {
-        /// The lost object.
-        key: Key,
-    },
+    RepairWanted(Key),
     /// A spare object was created.
     SpareReady {
         /// The lost object.
@@ -121,20 +118,11 @@ pub enum Event {
         sources: u32,
     },
     /// No target for a spare is available, or no source.
-    SpareFailed {
-        /// The lost object.
-        key: Key,
-    },
+    SpareFailed(Key),
     /// The layout now names the new object as `Partial`.
-    Published {
-        /// The lost object.
-        key: Key,
-    },
+    Published(Key),
     /// The layout could not be written.
-    PublishFailed {
-        /// The lost object.
-        key: Key,
-    },
+    PublishFailed(Key),
     /// A row was fetched, verified and written to the new object; or its bytes were written there in another way.
     Patched {
         /// The lost object.
@@ -152,20 +140,11 @@ pub enum Event {
         kind: FetchError,
     },
     /// The layout records the end of the recovery, or the driver gave it up; the key may be forgotten.
-    Closed {
-        /// The lost object.
-        key: Key,
-    },
+    Closed(Key),
     /// The recovery became pointless: the file was removed or its layout changed otherwise.
-    Abandoned {
-        /// The lost object.
-        key: Key,
-    },
+    Abandoned(Key),
     /// A caller waits no longer.
-    Cancel {
-        /// The waiter that gave up.
-        waiter: Waiter,
-    },
+    Cancel(Waiter),
     /// Time passed; sent at `Recovery::next_deadline`.
     Tick,
 }
@@ -187,10 +166,7 @@ pub enum FetchError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Choose a target and create an object.
-    ChooseSpare {
-        /// The lost object.
-        key: Key,
-    },
+    ChooseSpare(Key),
     /// Put the new object into the layout as `Partial`.
     Publish {
         /// The lost object.
@@ -232,10 +208,7 @@ pub enum Action {
         result: Finished,
     },
     /// The recovery is over and no answer is outstanding: state that belongs to the key can be dropped.
-    Forgotten {
-        /// The lost object.
-        key: Key,
-    },
+    Forgotten(Key),
 }
 
 /// Reason for fetching a row now.

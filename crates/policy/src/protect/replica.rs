@@ -105,10 +105,7 @@ impl Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The queue is visible; reports of its jobs follow.
-    System {
-        /// Nodes of the system, in the unit of the jobs' nodes.
-        nodes: u32,
-    },
+    System(u32),
     /// A job waits in the queue.
     Submitted {
         /// The number of the job in its queue.
@@ -142,35 +139,17 @@ pub enum Event {
         file: FileId,
     },
     /// A waiting or running job has ended, was cancelled or has disappeared.
-    Ended {
-        /// The job that has ended, well or not.
-        job: JobId,
-    },
+    Ended(JobId),
     /// A copy is complete and in sync.
-    Created {
-        /// The file whose copy is complete.
-        file: FileId,
-    },
+    Created(FileId),
     /// A copy failed, and was removed completely.
-    CreateFailed {
-        /// The file that could not be copied.
-        file: FileId,
-    },
+    CreateFailed(FileId),
     /// A copy was removed.
-    Removed {
-        /// The file whose copy was removed.
-        file: FileId,
-    },
+    Removed(FileId),
     /// A complete copy became useless after a failed target could not be replaced, and was removed completely.
-    Lost {
-        /// The file whose copy a failed target held.
-        file: FileId,
-    },
+    Lost(FileId),
     /// A complete copy existed when the driver started. Sent before the jobs that need it are submitted.
-    Adopted {
-        /// The file whose copy an earlier run made.
-        file: FileId,
-    },
+    Adopted(FileId),
     /// Time passed; sent at `Replication::next_deadline`. The first one after `System`, when all jobs are known, also
     /// removes adopted copies that no job needs.
     Tick,

@@ -189,7 +189,7 @@ impl Easy {
 
     fn cancel(&mut self, id: JobId) {
         match self.standing(id) {
-            Some(Standing::Running) => self.actions.push_back(Action::Stop { id }),
+            Some(Standing::Running) => self.actions.push_back(Action::Stop(id)),
             Some(Standing::Held | Standing::Waiting) => self.drop_with_dependants(id, DropReason::Cancelled),
             None => {}
         }
@@ -317,7 +317,7 @@ impl Machine for Easy {
         match event {
             Event::Submitted(job) => self.submit(job),
             Event::Ended { id, ok } => self.ended(id, ok),
-            Event::Cancelled { id } => self.cancel(id),
+            Event::Cancelled(id) => self.cancel(id),
             Event::Running { job, started } => {
                 if let Some(slot) = self.admit(&job) {
                     self.jobs[slot].standing = Standing::Running;

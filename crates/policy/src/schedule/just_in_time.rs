@@ -92,20 +92,11 @@ pub enum Event {
         start: Option<Time>,
     },
     /// Space for a job's data is set aside.
-    Reserved {
-        /// The job, by the driver's number.
-        job: JobId,
-    },
+    Reserved(JobId),
     /// There is not enough space for the data.
-    NoSpace {
-        /// The job, by the driver's number.
-        job: JobId,
-    },
+    NoSpace(JobId),
     /// There is not enough space for the data, and the job must not wait for it.
-    Refused {
-        /// The job, by the driver's number.
-        job: JobId,
-    },
+    Refused(JobId),
     /// Space became free: jobs that found none may try again at once.
     SpaceFreed,
     /// The data of a job were verified on the volume; the transfer took this long.
@@ -123,15 +114,9 @@ pub enum Event {
         permanent: bool,
     },
     /// The job has started, or would have but for its data.
-    Started {
-        /// The job, by the driver's number.
-        job: JobId,
-    },
+    Started(JobId),
     /// The job has ended or was removed, or its data are managed elsewhere.
-    Gone {
-        /// The job, by the driver's number.
-        job: JobId,
-    },
+    Gone(JobId),
     /// Time passed; to be sent at `JustInTime::next_deadline`.
     Tick,
 }
@@ -163,10 +148,7 @@ pub enum Action {
         bytes: u64,
     },
     /// The transfer failed for good: the job should not be started.
-    GiveUp {
-        /// The job, by the driver's number.
-        job: JobId,
-    },
+    GiveUp(JobId),
 }
 
 /// Why a stage-in begins now.

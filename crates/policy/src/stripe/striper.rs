@@ -313,7 +313,7 @@ impl Striper {
 
     /// Returns the shape that the mode wants for these classes, with typical requests of `bytes`.
     fn wanted_shape(&self, classes: &[Class], bytes: f64, advice: &Advice, beside: OtherLoad) -> Option<Shape> {
-        let modelled = || self.planner.best_shape(classes, &self.widths, beside).map(|(shape, _)| shape);
+        let modelled = || self.planner.best_beside(classes, &[], &self.widths, beside).map(|(shape, _)| shape);
         let ruled = |width: f64| self.ruled(classes, bytes, width, advice.stripe_width, beside);
         match self.config.mode {
             Mode::Fixed(_) => None,
@@ -377,8 +377,8 @@ impl Machine for Striper {
                 }
                 (file.keep, file.bytes, file.movable, file.open) = (keep.max(1), bytes, movable, open);
             }
-            Event::Gone { file } => drop(self.files.remove(&file)),
-            Event::Space { free } => self.free = free,
+            Event::Gone(file) => drop(self.files.remove(&file)),
+            Event::Space(free) => self.free = free,
             Event::Served { near, far } => {
                 self.near.add(&self.config.parameters, near);
                 self.far.add(&self.config.parameters, far);

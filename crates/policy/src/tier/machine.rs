@@ -390,14 +390,14 @@ impl Machine for Reorganizer {
                 self.access(now, location, region, bytes, ends_request);
             }
             Event::Placed { location, tier } => self.placed(now, location, tier),
-            Event::Removed { file } => self.removed(now, file),
+            Event::Removed(file) => self.removed(now, file),
             Event::Reach { location, reached: true } => drop(self.away.remove(&location)),
             Event::Reach { location, reached: false } => drop(self.away.insert(location)),
             Event::Idle(tier) => {
                 self.idle_since[tier as usize].get_or_insert(now);
             }
             Event::Busy(tier) => self.idle_since[tier as usize] = None,
-            Event::Moved { location } => {
+            Event::Moved(location) => {
                 if let Some(of) = self.moving.remove(&location) {
                     self.placed(now, location, of.to);
                     let written = self.written.remove(&location);
@@ -412,13 +412,13 @@ impl Machine for Reorganizer {
                     }
                 }
             }
-            Event::Failed { location } => {
+            Event::Failed(location) => {
                 self.stats.failed += u64::from(self.moving.remove(&location).is_some());
                 self.written.remove(&location);
                 self.copy_failed(now, location);
             }
-            Event::Copied { location } => self.copied(now, location),
-            Event::CopyGone { location } => {
+            Event::Copied(location) => self.copied(now, location),
+            Event::CopyGone(location) => {
                 if self.copies.contains(location) {
                     self.copies.bare(now, location);
                 }

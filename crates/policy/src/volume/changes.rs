@@ -27,30 +27,20 @@ pub enum Want {
     Replica,
     DropReplica,
     /// The replica's objects replace those on a failed target.
-    Swap {
-        target: TargetId,
-    },
+    Swap(TargetId),
     /// The file's data on that target is rebuilt.
-    Rebuild {
-        target: TargetId,
-    },
+    Rebuild(TargetId),
     Restripe {
         fork: usize,
         to: Shape,
     },
-    AddFork {
-        to: Shape,
-    },
-    DropFork {
-        fork: usize,
-    },
+    AddFork(Shape),
+    DropFork(usize),
     Move {
         segment: u64,
         to: Tier,
     },
-    Copy {
-        segment: u64,
-    },
+    Copy(u64),
     Repair,
 }
 
@@ -220,7 +210,7 @@ fn goes_beside(want: Want) -> bool {
 /// Returns the segment that is changed; `None`: the file as a whole.
 fn segment_of(want: Want) -> Option<u64> {
     match want {
-        Want::Move { segment, .. } | Want::Copy { segment } => Some(segment),
+        Want::Move { segment, .. } | Want::Copy(segment) => Some(segment),
         _ => None,
     }
 }
@@ -253,7 +243,7 @@ fn verb(want: Want, file: &File) -> Result<Verb, Obstacle> {
     };
     let drop = |mirror: Option<usize>| match mirror {
         None => Err(Pointless),
-        Some(mirror) if file.can_lose(mirror) => Ok(Verb::DropMirror { mirror }),
+        Some(mirror) if file.can_lose(mirror) => Ok(Verb::DropMirror(mirror)),
         Some(_) => Err(Impossible),
     };
     match want {
@@ -268,29 +258,29 @@ fn verb(want: Want, file: &File) -> Result<Verb, Obstacle> {
         Want::Replica if file.mirror_for(Purpose::Replica).is_some() => Err(Impossible),
         Want::Replica => add(Purpose::Replica, None),
         Want::DropReplica => drop(file.mirror_for(Purpose::Replica)),
-        Want::Swap { target } => match file.mirror_for(Purpose::Replica) {
+        Want::Swap(target) => match file.mirror_for(Purpose::Replica) {
             Some(replica) => Ok(Verb::Swap { replica, target }),
             None => Err(Impossible),
         },
-        Want::Rebuild { target } => Ok(Verb::ReplaceTarget { target }),
+        Want::Rebuild(target) => Ok(Verb::ReplaceTarget(target)),
         Want::Restripe { fork, .. } if !file.lies.mirrors.get(fork).is_some_and(|mirror| mirror.intact) => {
             Err(Impossible)
         }
         Want::Restripe { fork, to } => Ok(Verb::Restripe { mirror: fork, to }),
-        Want::AddFork { to } => add(Purpose::Fork, Some(to)),
-        Want::DropFork { fork } => drop(Some(fork).filter(|fork| *fork < file.lies.mirrors.len())),
+        Want::AddFork(to) => add(Purpose::Fork, Some(to)),
+        Want::DropFork(fork) => drop(Some(fork).filter(|fork| *fork < file.lies.mirrors.len())),
         Want::Move { segment, to } => match file.lies.segments.get(segment as usize) {
             None => Err(Impossible),
             Some(tier) if *tier == to => Err(Pointless),
             Some(_) => Ok(Verb::MoveSegment { segment, to }),
         },
-        Want::Copy { segment } => match file.lies.segments.get(segment as usize) {
-            Some(Tier::Fast) if file.lies.mirrors.len() == 1 => Ok(Verb::CopySegment { segment }),
+        Want::Copy(segment) => match file.lies.segments.get(segment as usize) {
+            Some(Tier::Fast) if file.lies.mirrors.len() == 1 => Ok(Verb::CopySegment(segment)),
             _ => Err(Impossible),
         },
         Want::Repair => match file.lies.mirrors.iter().position(|mirror| !mirror.intact) {
             None => Err(Pointless),
-            Some(mirror) => Ok(Verb::ReplaceTargets { mirror }),
+            Some(mirror) => Ok(Verb::ReplaceTargets(mirror)),
         },
     }
 }

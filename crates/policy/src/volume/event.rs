@@ -79,15 +79,9 @@ pub enum FileEvent {
         recent: Vec<Request>,
     },
     /// The file is written for this checkpoint. Sent before the checkpoint is complete.
-    Joins {
-        /// The checkpoint's request.
-        request: u64,
-    },
+    Joins(u64),
     /// A target with a part of the file failed. Sent before the layout that results.
-    Complained {
-        /// Target that failed.
-        target: TargetId,
-    },
+    Complained(TargetId),
     /// The file was removed.
     Removed,
 }
@@ -227,10 +221,7 @@ pub enum Verb {
         shape: Option<Shape>,
     },
     /// One mirror less.
-    DropMirror {
-        /// Index of the mirror.
-        mirror: usize,
-    },
+    DropMirror(usize),
     /// A mirror gets another shape.
     Restripe {
         /// Index of the mirror.
@@ -246,15 +237,9 @@ pub enum Verb {
         to: Tier,
     },
     /// A segment on the fast tier gets a copy on the slow one, which is in no layout.
-    CopySegment {
-        /// Index of the segment.
-        segment: u64,
-    },
+    CopySegment(u64),
     /// Objects of a mirror on failed targets are recreated on others.
-    ReplaceTargets {
-        /// Index of the mirror.
-        mirror: usize,
-    },
+    ReplaceTargets(usize),
     /// Objects of the file on a failed target and their counterparts in a replica, where complete, change places. Only
     /// the record changes; this may run beside another change of the file. A swap without effect is made as well: the
     /// target had a part of the replica only.
@@ -265,10 +250,7 @@ pub enum Verb {
         target: TargetId,
     },
     /// Objects of the file on a target are recreated on others, even if the target is back.
-    ReplaceTarget {
-        /// Target to be replaced.
-        target: TargetId,
-    },
+    ReplaceTarget(TargetId),
 }
 
 /// Why a layout is changed.

@@ -51,7 +51,7 @@ impl Replicas {
 
     /// Handles an event of jobs. An adopted replica that an earlier driver left incomplete is dropped.
     pub fn handle(&mut self, now: Time, event: replica::Event, files: &mut BTreeMap<FileId, File>) {
-        if let replica::Event::Adopted { file: id } = event
+        if let replica::Event::Adopted(id) = event
             && let Some(file) = files.get_mut(&id)
         {
             file.replicated = true;
@@ -64,11 +64,11 @@ impl Replicas {
 
     /// Handles the failure of a target under a file with a replica.
     pub fn complained(&mut self, now: Time, file: FileId, target: TargetId) {
-        self.failover.handle(now, failover::Event::Complained { key: Key { file, target } });
+        self.failover.handle(now, failover::Event::Complained(Key { file, target }));
     }
 
     pub fn target_returned(&mut self, now: Time, target: TargetId) {
-        self.failover.handle(now, failover::Event::TargetReturned { target });
+        self.failover.handle(now, failover::Event::TargetReturned(target));
     }
 
     /// Whether a failover of the file is under way, so that no other mechanism may repair it.
@@ -84,10 +84,10 @@ impl Replicas {
     /// Ends all failovers of the file.
     fn forget(&mut self, now: Time, file: FileId) {
         let keys = self.failover.keys(file).flat_map(|(Key { target, .. }, _)| {
-            [Want::Swap { target }, Want::Rebuild { target }].map(|want| Ask::Withdraw(file, want))
+            [Want::Swap(target), Want::Rebuild(target)].map(|want| Ask::Withdraw(file, want))
         });
         self.asks.extend(keys);
-        self.failover.handle(now, failover::Event::Forget { file });
+        self.failover.handle(now, failover::Event::Forget(file));
     }
 
     fn drop(&mut self, now: Time, file: FileId, reason: RemoveReason) {
@@ -128,8 +128,8 @@ impl Replicas {
         }
         while let Some(action) = self.failover.poll() {
             let (key, want, reason) = match action {
-                failover::Action::Swap { key, reason } => (key, Want::Swap { target: key.target }, reason),
-                failover::Action::Rebuild { key, reason } => (key, Want::Rebuild { target: key.target }, reason),
+                failover::Action::Swap { key, reason } => (key, Want::Swap(key.target), reason),
+                failover::Action::Rebuild { key, reason } => (key, Want::Rebuild(key.target), reason),
             };
             self.want(key.file, want, Reason::Failover(reason));
         }
@@ -149,21 +149,20 @@ impl Replicas {
         let id = of.file;
         match of.want {
             Want::Replica => {
-                let event =
-                    if made { replica::Event::Created { file: id } } else { replica::Event::CreateFailed { file: id } };
+                let event = if made { replica::Event::Created(id) } else { replica::Event::CreateFailed(id) };
                 self.replication.handle(now, event);
             }
             Want::DropReplica if !made && file.is_some() => return self.drops.push((now + DROP_AGAIN, *of)),
-            Want::DropReplica => self.replication.handle(now, replica::Event::Removed { file: id }),
-            Want::Swap { target } | Want::Rebuild { target } => {
+            Want::DropReplica => self.replication.handle(now, replica::Event::Removed(id)),
+            Want::Swap(target) | Want::Rebuild(target) => {
                 let key = Key { file: id, target };
                 self.failover.handle(
                     now,
                     match (of.want, made) {
-                        (Want::Swap { .. }, true) => failover::Event::Swapped { key },
-                        (Want::Swap { .. }, false) => failover::Event::NoReplica { key },
-                        (_, true) => failover::Event::Rebuilt { key },
-                        (_, false) => failover::Event::RebuildFailed { key },
+                        (Want::Swap { .. }, true) => failover::Event::Swapped(key),
+                        (Want::Swap { .. }, false) => failover::Event::NoReplica(key),
+                        (_, true) => failover::Event::Rebuilt(key),
+                        (_, false) => failover::Event::RebuildFailed(key),
                     },
                 );
             }

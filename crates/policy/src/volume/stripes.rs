@@ -50,7 +50,7 @@ impl Stripes {
     }
 
     pub fn removed(&mut self, now: Time, file: FileId) {
-        self.striper.handle(now, Event::Gone { file });
+        self.striper.handle(now, Event::Gone(file));
     }
 
     pub fn ended(&mut self, now: Time, file: FileId, bytes: u64, took: Time) {
@@ -97,8 +97,8 @@ impl Stripes {
                     continue;
                 }
                 striper::Action::Restripe { file, fork, to, why } => (file, Want::Restripe { fork, to }, why),
-                striper::Action::AddFork { file, to, why } => (file, Want::AddFork { to }, why),
-                striper::Action::DropFork { file, fork, why } => (file, Want::DropFork { fork }, why),
+                striper::Action::AddFork { file, to, why } => (file, Want::AddFork(to), why),
+                striper::Action::DropFork { file, fork, why } => (file, Want::DropFork(fork), why),
             };
             wanted.push(Wanted { by: Mechanism::Stripes, file, want, reason: Reason::Stripes(why) });
         }

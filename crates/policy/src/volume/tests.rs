@@ -64,7 +64,7 @@ fn made(volume: &mut Volume, now: Time, change: &Change, lies: FileEvent) {
 /// Writes a checkpoint of one file.
 fn checkpoint(volume: &mut Volume, now: Time, request: u64, file: FileId) {
     let tell = |volume: &mut Volume, event| volume.handle(now, Event::Checkpoint(admission::Event::Buffer(event)));
-    volume.handle(now, Event::File(file, FileEvent::Joins { request }));
+    volume.handle(now, Event::File(file, FileEvent::Joins(request)));
     tell(volume, buffer::Event::Arrive { app: 1, request, bytes: 100.0 });
     assert_eq!(changes(volume, now), []);
     volume.handle(now, Event::File(file, lies(&[(Purpose::Data, true)])));
@@ -84,12 +84,12 @@ fn a_version_is_demoted_by_a_mirror_and_dropped_when_its_room_is_needed() {
     // The newer version is demoted, too; a third one needs the room of the first.
     let second = changes(&mut volume, t(3));
     assert_eq!(second.len(), 1, "{second:?}");
-    volume.handle(t(4), Event::File(FileId(3), FileEvent::Joins { request: 3 }));
+    volume.handle(t(4), Event::File(FileId(3), FileEvent::Joins(3)));
     let arrive = buffer::Event::Arrive { app: 2, request: 3, bytes: 100.0 };
     volume.handle(t(4), Event::Checkpoint(admission::Event::Buffer(arrive)));
     let dropped = changes(&mut volume, t(4));
     let verbs: Vec<_> = dropped.iter().map(|change| (change.file, change.verb)).collect();
-    assert_eq!(verbs, [(FileId(1), Verb::DropMirror { mirror: 0 })]);
+    assert_eq!(verbs, [(FileId(1), Verb::DropMirror(0))]);
 }
 
 #[test]
@@ -103,11 +103,11 @@ fn one_change_of_a_file_at_a_time_and_no_replica_of_a_checkpoint() {
     assert_eq!(copy[0].verb, Verb::AddMirror { purpose: Purpose::Replica, shape: None });
     assert_eq!(volume.owner(FileId(1), Aspect::Shape), Some(Mechanism::Replicas));
     // The job has ended before the copy is complete.
-    volume.handle(t(2), Event::Job(replica::Event::Ended { job: JobId(1) }));
+    volume.handle(t(2), Event::Job(replica::Event::Ended(JobId(1))));
     assert_eq!(changes(&mut volume, t(2)), [], "the file is busy");
     made(&mut volume, t(3), &copy[0], lies(&[(Purpose::Data, true), (Purpose::Replica, true)]));
     let gone = changes(&mut volume, t(3));
-    assert_eq!(gone[0].verb, Verb::DropMirror { mirror: 1 });
+    assert_eq!(gone[0].verb, Verb::DropMirror(1));
     made(&mut volume, t(4), &gone[0], lies(&[(Purpose::Data, true)]));
     assert_eq!((volume.pending(), volume.owner(FileId(1), Aspect::Shape)), ((0, 0), Some(Mechanism::Stripes)));
     checkpoint(&mut volume, t(5), 1, FileId(2));
@@ -128,7 +128,7 @@ fn the_file_with_fewest_mirrors_is_mended_first_and_a_failure_is_tried_again() {
     }
     let first = changes(&mut volume, t(1));
     let order: Vec<_> = first.iter().map(|change| (change.file.0, change.verb)).collect();
-    let replace = |mirror| Verb::ReplaceTargets { mirror };
+    let replace = |mirror| Verb::ReplaceTargets(mirror);
     assert_eq!(order, [(3, replace(0)), (2, replace(1))], "two at a time");
     volume.handle(t(2), Event::Done { ticket: first[0].ticket, result: Outcome::Failed });
     assert_eq!(changes(&mut volume, t(2)).iter().map(|change| change.file.0).collect::<Vec<_>>(), [1]);

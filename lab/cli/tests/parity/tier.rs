@@ -130,9 +130,9 @@ fn named(logged: &Logged, name: impl Fn(Location) -> Location) -> Logged {
             Event::Access { location: name(location), region, bytes, ends_request }
         }
         Event::Placed { location, tier } => Event::Placed { location: name(location), tier },
-        Event::Moved { location } => Event::Moved { location: name(location) },
-        Event::Copied { location } => Event::Copied { location: name(location) },
-        Event::Failed { location } => Event::Failed { location: name(location) },
+        Event::Moved(location) => Event::Moved(name(location)),
+        Event::Copied(location) => Event::Copied(name(location)),
+        Event::Failed(location) => Event::Failed(name(location)),
         other => other,
     };
     match *logged {
@@ -228,7 +228,7 @@ impl Live {
 }
 
 fn is_of(change: &Change, of: Location) -> bool {
-    let (Verb::MoveSegment { segment, .. } | Verb::CopySegment { segment }) = change.verb else { return false };
+    let (Verb::MoveSegment { segment, .. } | Verb::CopySegment(segment)) = change.verb else { return false };
     segment == of.segment
 }
 
@@ -239,10 +239,10 @@ fn live(policy: TieringPolicy, moments: &[Logged]) -> Vec<Logged> {
             Logged::Event(at, Event::Access { location, region, bytes, .. }) => {
                 live.access(at, location, region, bytes)
             }
-            Logged::Event(at, Event::Moved { location } | Event::Copied { location }) => live.ended(at, location),
+            Logged::Event(at, Event::Moved(location) | Event::Copied(location)) => live.ended(at, location),
             // Copies are made at these moments; the live driver polls the devices on command.
             Logged::Event(at, Event::Idle(_)) | Logged::Action(at, Action::Copy(_)) => live.look(at),
-            Logged::Event(_, Event::Failed { location }) => panic!("the simulator gave {location:?} up"),
+            Logged::Event(_, Event::Failed(location)) => panic!("the simulator gave {location:?} up"),
             Logged::Event(..) | Logged::Action(..) => {}
         }
     }

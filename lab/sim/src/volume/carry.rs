@@ -66,13 +66,13 @@ impl World<'_> {
         let purpose_of = |mirror: usize| Some(self.files.get(&change.file)?.mirrors.get(mirror)?.0);
         let purpose = match change.verb {
             Verb::AddMirror { purpose, .. } => Some(purpose),
-            Verb::DropMirror { mirror } | Verb::Restripe { mirror, .. } => purpose_of(mirror),
+            Verb::DropMirror(mirror) | Verb::Restripe { mirror, .. } => purpose_of(mirror),
             Verb::MoveSegment { .. } | Verb::CopySegment { .. } => None,
             Verb::ReplaceTargets { .. } | Verb::ReplaceTarget { .. } | Verb::Swap { .. } => None,
         };
         self.watch.begun(&change, purpose);
         match change.verb {
-            Verb::DropMirror { mirror } => return self.drop_mirror(&change, mirror),
+            Verb::DropMirror(mirror) => return self.drop_mirror(&change, mirror),
             Verb::MoveSegment { segment, to: Tier::Slow } if self.leaves_for_its_copy(&change, segment) => return,
             Verb::Swap { replica, target } => return self.swap(&change, replica, target),
             _ => {}
@@ -130,15 +130,15 @@ impl World<'_> {
                 let (mirror, range) = self.elsewhere(&file, segment, to)?;
                 Some((Edit::Segment(segment as usize), mirror, range))
             }
-            Verb::CopySegment { segment } => {
+            Verb::CopySegment(segment) => {
                 let (mirror, range) = self.elsewhere(&file, segment, Tier::Slow)?;
                 Some((Edit::Copy(segment as usize), mirror, range))
             }
-            Verb::ReplaceTargets { mirror } => {
+            Verb::ReplaceTargets(mirror) => {
                 let to = self.mended(&file, mirror)?;
                 Some((Edit::Objects(mirror), to, all))
             }
-            Verb::ReplaceTarget { target } => {
+            Verb::ReplaceTarget(target) => {
                 let lost = |(_, mirror): &(Purpose, Mirror)| lies_lost_on(mirror, target);
                 let mirror = file.mirrors.iter().position(lost)?;
                 Some((Edit::Objects(mirror), self.mended(&file, mirror)?, all))

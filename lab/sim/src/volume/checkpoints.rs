@@ -71,7 +71,7 @@ impl World<'_> {
         let of = Checkpoint { request, app, bytes, direct, arrived: now, turn, began, ended, file, left: bytes };
         self.writing.insert(request, of);
         if self.volume.admission().is_some() {
-            self.tell_file(file, FileEvent::Joins { request });
+            self.tell_file(file, FileEvent::Joins(request));
             self.tell_buffer(buffer::Event::Arrive { app, request, bytes: bytes as f64 });
             self.drive();
         }

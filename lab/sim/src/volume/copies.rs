@@ -65,7 +65,7 @@ impl World<'_> {
             self.copies.held.insert((file, segment), copy);
         } else {
             self.free(copy);
-            self.tell(Event::Tiers(machine::Event::CopyGone { location }));
+            self.tell(Event::Tiers(machine::Event::CopyGone(location)));
         }
         self.look_at_copies();
     }
@@ -114,7 +114,7 @@ impl World<'_> {
             let copy = self.copies.take(file, segment).unwrap_or_default();
             self.free(copy.into_iter().filter(|(_, object, _)| object.target != target).collect());
             let location = Location { file: file.0, segment };
-            self.tell(Event::Tiers(machine::Event::CopyGone { location }));
+            self.tell(Event::Tiers(machine::Event::CopyGone(location)));
         }
     }
 
@@ -163,7 +163,7 @@ impl World<'_> {
             if let Some(copy) = self.copies.take(FileId(location.file), location.segment) {
                 self.free(copy);
             }
-            self.tell(Event::Tiers(machine::Event::CopyGone { location }));
+            self.tell(Event::Tiers(machine::Event::CopyGone(location)));
         }
     }
 }

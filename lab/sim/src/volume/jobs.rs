@@ -66,7 +66,7 @@ impl World<'_> {
 
     fn end(&mut self, n: usize) {
         let Some(running) = self.jobs.remove(&n) else { return };
-        self.tell_job(replica::Event::Ended { job: number(n) });
+        self.tell_job(replica::Event::Ended(number(n)));
         self.remove(running.input);
         running.kept.into_iter().rev().skip(1).for_each(|file| self.remove(file));
         self.figures.jobs += 1;

@@ -256,7 +256,7 @@ impl World<'_> {
         for n in 0..4 {
             let verb = match n % 2 {
                 0 => Verb::AddMirror { purpose: Purpose::Fork, shape: None },
-                _ => Verb::DropMirror { mirror: 1 },
+                _ => Verb::DropMirror(1),
             };
             let by = if n % 2 == 0 { Mechanism::Stripes } else { Mechanism::Replicas };
             let change = Change { ticket: n, file, verb, by, reason: Reason::BufferRoom, pace: None };

@@ -381,7 +381,7 @@ impl<'a> World<'a> {
                 object.state = ObjectState::Partial;
             }
             if file.intact().next().is_some() || file.source {
-                self.tell_file(id, FileEvent::Complained { target: lost });
+                self.tell_file(id, FileEvent::Complained(lost));
                 self.tell_lies(id);
                 continue;
             }

@@ -116,10 +116,10 @@ impl QueueView {
             let event = match answer {
                 Answer::Granted => {
                     self.ledger.adopt(job, bytes);
-                    Event::Reserved { job }
+                    Event::Reserved(job)
                 }
-                Answer::Wait => Event::NoSpace { job },
-                Answer::Refused => Event::Refused { job },
+                Answer::Wait => Event::NoSpace(job),
+                Answer::Refused => Event::Refused(job),
             };
             self.machine.handle(now, event);
         }
@@ -145,7 +145,7 @@ impl QueueView {
                     self.asking.retain(|(other, _)| *other != job);
                     self.ledger.settle(job);
                 }
-                just_in_time::Action::GiveUp { job } => {
+                just_in_time::Action::GiveUp(job) => {
                     let Some(ticket) = self.tickets.get(&job).copied() else { continue };
                     if let Some(known) = self.jobs.get(&ticket).filter(|known| !known.under_way) {
                         self.todo.push((ticket, Action::GiveUp(no_space(known, self.config.retry_after))));

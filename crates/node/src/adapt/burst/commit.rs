@@ -96,9 +96,9 @@ impl Burst {
         table.enter(version.clone());
         drop(table);
         self.tell_of_end(&version.app, &version.label, &open);
-        let joins = files.iter().filter_map(|file| {
-            Some([adapt.lies_if(file, true)?, Event::File(file.id()?, FileEvent::Joins { request })])
-        });
+        let joins = files
+            .iter()
+            .filter_map(|file| Some([adapt.lies_if(file, true)?, Event::File(file.id()?, FileEvent::Joins(request))]));
         let committed = Told::Buffer(buffer::Event::Committed { request, bytes: bytes as f64 });
         self.driver.tell_all(joins.flatten().chain([Event::Checkpoint(committed)]));
         self.remember_period();

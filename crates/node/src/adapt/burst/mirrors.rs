@@ -61,7 +61,7 @@ impl Burst {
                 self.add_mirror(adapt, file, self.settings.replicas, &self.replica_limiter)
             }
             Verb::AddMirror { .. } => self.add_mirror(adapt, file, Some(self.settings.capacity), &self.limiter),
-            Verb::DropMirror { mirror } => {
+            Verb::DropMirror(mirror) => {
                 // Another change may have replaced the layout since the machine received it.
                 let is_buffers = |of: &Mirror| tiers(&file.pool().targets, of).any(|tier| tier == Some(self.fast));
                 match file.layout().and_then(|layout| layout.mirrors.get(mirror).map(is_buffers)) {

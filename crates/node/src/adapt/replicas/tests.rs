@@ -78,7 +78,7 @@ impl World {
     fn with_replica(&self) -> Arc<Adapt> {
         let (adapt, job) = (self.adapt(), JobId(1));
         let submitted = replica::Event::Submitted { job, rank: Rank(1), nodes: 1, files: vec![self.id] };
-        adapt.tell_of_jobs([replica::Event::System { nodes: 8 }, submitted]);
+        adapt.tell_of_jobs([replica::Event::System(8), submitted]);
         carry(&adapt);
         assert_eq!(self.mirrors().len(), 2);
         adapt
@@ -150,7 +150,7 @@ fn a_replica_takes_over_is_made_whole_and_goes_with_its_job() {
     assert_eq!(world.stats.get(Metric::ReplicasRebuilt), 1);
     assert!(world.mirrors().iter().flatten().all(|target| *target != before[0][0]));
 
-    adapt.tell_of_jobs([replica::Event::Ended { job: JobId(1) }]);
+    adapt.tell_of_jobs([replica::Event::Ended(JobId(1))]);
     carry(&adapt);
     assert_eq!((world.mirrors().len(), world.records()), (1, vec![]));
     world.holds_its_bytes();
@@ -189,7 +189,7 @@ fn what_a_version_before_recorded_is_taken_over_or_goes() {
     adapt.adopt_replicas();
     carry(&adapt);
     assert_eq!((world.mirrors().len(), world.records().len()), (2, 1), "of a file that is gone the record goes");
-    adapt.tell_of_jobs([replica::Event::System { nodes: 8 }, replica::Event::Tick]);
+    adapt.tell_of_jobs([replica::Event::System(8), replica::Event::Tick]);
     carry(&adapt);
     assert_eq!((world.mirrors().len(), world.records()), (1, vec![]), "no job wants it");
     // A daemon that ended between the record and the copy.

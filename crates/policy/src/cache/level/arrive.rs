@@ -106,7 +106,7 @@ impl Level {
         if awaited && flying.class == Class::Prefetch {
             flying.class = Class::Awaited;
             let fetch = self.flight.name(fetch);
-            self.actions.push_back(Action::Hurry { fetch });
+            self.actions.push_back(Action::Hurry(fetch));
         }
         if self.plan.waits.last() != Some(&fetch) {
             self.plan.waits.push(fetch);
@@ -118,7 +118,7 @@ impl Level {
     pub(super) fn hurry(&mut self, request: RequestId) {
         if self.config.coordination.knows_labels() {
             let actions = &mut self.actions;
-            self.flight.hurry(request, |fetch| actions.push_back(Action::Hurry { fetch }));
+            self.flight.hurry(request, |fetch| actions.push_back(Action::Hurry(fetch)));
         }
     }
 
@@ -180,7 +180,7 @@ impl Level {
         self.flight.release(flying, failed, &mut done);
         for Waiting { id, span, outcome, failed, .. } in done.drain(..) {
             if failed {
-                self.actions.push_back(Action::Fail { request: id });
+                self.actions.push_back(Action::Fail(id));
             } else {
                 if self.config.coordination.du {
                     du::sent(&mut self.pages, span);

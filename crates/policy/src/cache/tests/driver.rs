@@ -40,8 +40,8 @@ impl Driver {
             match action {
                 Action::Fetch(fetch) => fetches.push(fetch),
                 Action::Deliver { request, outcome } => self.delivered.push((request, outcome)),
-                Action::Fail { request } => self.failed.push(request),
-                Action::Hurry { fetch } => self.hurried.push(fetch),
+                Action::Fail(request) => self.failed.push(request),
+                Action::Hurry(fetch) => self.hurried.push(fetch),
                 Action::Hit { .. } | Action::Wait { .. } | Action::Store { .. } | Action::Evict { .. } => {}
             }
         }

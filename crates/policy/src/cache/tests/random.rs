@@ -145,7 +145,7 @@ impl World {
                     assert_eq!(asked.waits.insert(block, fetch), None, "{block:?} is awaited twice");
                 }
             }
-            Action::Hurry { fetch } => {
+            Action::Hurry(fetch) => {
                 let flying = &mut self.flying.iter_mut().find(|(flying, _)| flying.id == fetch).unwrap().0;
                 assert_eq!(flying.class, Class::Prefetch, "it was awaited before");
                 flying.class = Class::Awaited;
@@ -185,7 +185,7 @@ impl World {
                 }
                 self.answered += 1;
             }
-            Action::Fail { request } => {
+            Action::Fail(request) => {
                 assert!(self.asked.remove(&request).is_some());
                 self.answered += 1;
             }

@@ -59,7 +59,7 @@ fn what_a_target_took_is_repaired_in_the_order_of_the_starts() {
     assert_eq!(answer(&mut m, secs(7), &[4, 1, 2, 3]), [3, 2, 1, 4]);
     let mut order = repairs(&mut m);
     for n in [3, 2, 1] {
-        m.handle(secs(8), Event::Repaired { object: ObjectId(n) });
+        m.handle(secs(8), Event::Repaired(ObjectId(n)));
         order.extend(repairs(&mut m));
     }
     assert_eq!(order, [3, 2, 1, 4]);
@@ -75,9 +75,9 @@ fn the_order_follows_the_queue_and_who_is_gone_is_left() {
     // Job 2 has started, and 3 is now expected first.
     m.handle(secs(2), Event::Line(vec![wait(1, None), wait(3, Some(9))]));
     assert_eq!(repairs(&mut m), []);
-    m.handle(secs(3), Event::Repaired { object: ObjectId(1) });
+    m.handle(secs(3), Event::Repaired(ObjectId(1)));
     assert_eq!(repairs(&mut m), [3]);
-    m.handle(secs(4), Event::Repaired { object: ObjectId(3) });
+    m.handle(secs(4), Event::Repaired(ObjectId(3)));
     assert_eq!(repairs(&mut m), [], "what job 2 reads is looked at when it is dispatched");
     m.handle(secs(5), Event::Line(vec![]));
     assert_eq!(m.next_deadline(), None);
@@ -105,7 +105,7 @@ fn a_repair_that_fails_is_tried_again_after_a_growing_pause_and_stops_when_it_is
     assert_eq!(repairs(&mut m), [1]);
     let mut now = 0;
     for pause in [10, 20, 40, 80, 160] {
-        m.handle(secs(now), Event::RepairFailed { object: ObjectId(1) });
+        m.handle(secs(now), Event::RepairFailed(ObjectId(1)));
         assert_eq!(repairs(&mut m), []);
         now += pause;
         assert_eq!(m.next_deadline().map(|at| at.min(secs(now))), Some(secs(now.min(300))));
@@ -116,7 +116,7 @@ fn a_repair_that_fails_is_tried_again_after_a_growing_pause_and_stops_when_it_is
             m.handle(secs(now), Event::LookEnded);
         }
     }
-    m.handle(secs(now), Event::RepairFailed { object: ObjectId(1) });
+    m.handle(secs(now), Event::RepairFailed(ObjectId(1)));
     // The object's target is back: a check finds it intact.
     m.handle(secs(now), Event::TargetsChanged);
     m.handle(secs(now + 5), Event::Tick);

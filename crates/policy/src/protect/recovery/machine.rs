@@ -89,14 +89,14 @@ impl Recovery {
         let Some(entry) = self.keys.get_mut(&key) else {
             self.keys.insert(key, Entry::new());
             self.stats.started += 1;
-            return self.actions.push_back(Action::ChooseSpare { key });
+            return self.actions.push_back(Action::ChooseSpare(key));
         };
         let Phase::Broken { until } = entry.phase else { return };
         if at_once || until <= self.now {
             entry.start_over();
             self.stats.started += 1;
             if entry.phase == Phase::Choosing {
-                self.actions.push_back(Action::ChooseSpare { key });
+                self.actions.push_back(Action::ChooseSpare(key));
             } else {
                 self.join_turn(key);
             }
@@ -275,7 +275,7 @@ impl Recovery {
             if self.keys.remove(&key).is_some_and(|e| e.in_turn) {
                 self.turn.retain(|k| *k != key);
             }
-            self.actions.push_back(Action::Forgotten { key });
+            self.actions.push_back(Action::Forgotten(key));
         }
     }
 }
@@ -288,29 +288,29 @@ impl Machine for Recovery {
         self.now = self.now.max(now);
         match event {
             Event::ReadBlocked { key, waiter, rows } => self.read_blocked(key, waiter, rows),
-            Event::RepairWanted { key } => self.wake_up(key, true),
+            Event::RepairWanted(key) => self.wake_up(key, true),
             Event::SpareReady { key, new_object, rows, sources } => self.spare_ready(key, new_object, rows, sources),
-            Event::SpareFailed { key } => self.answered(key, Phase::Choosing, |this| this.broke(key, Why::NoSpare)),
-            Event::Published { key } => {
+            Event::SpareFailed(key) => self.answered(key, Phase::Choosing, |this| this.broke(key, Why::NoSpare)),
+            Event::Published(key) => {
                 if let Some(entry) = self.keys.get_mut(&key) {
                     entry.published |= entry.owed; // though abandoned, the layout names the spare: it is not discarded
                 }
                 self.answered(key, Phase::Publishing, |this| this.published(key));
             }
-            Event::PublishFailed { key } => self.answered(key, Phase::Publishing, |this| {
+            Event::PublishFailed(key) => self.answered(key, Phase::Publishing, |this| {
                 this.discard(key);
                 this.broke(key, Why::NotPublished);
             }),
             Event::Patched { key, row } => self.patched(key, row),
             Event::FetchFailed { key, row, kind } => self.fetch_failed(key, row, kind),
-            Event::Closed { key } => {
+            Event::Closed(key) => {
                 // Durable only now: before, all rows are patched, but a power loss would restart the recovery.
                 let closing = self.keys.get(&key).is_some_and(|e| e.phase == Phase::Closing);
                 self.stats.completed += u64::from(closing);
                 self.abandon(key);
             }
-            Event::Abandoned { key } => self.abandon(key),
-            Event::Cancel { waiter } => {
+            Event::Abandoned(key) => self.abandon(key),
+            Event::Cancel(waiter) => {
                 if let Some(place) = self.place_of.get(&waiter).copied() {
                     self.leave(place);
                 }

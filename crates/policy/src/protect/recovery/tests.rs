@@ -48,9 +48,9 @@ fn narrow() -> Config {
 /// A recovery with published rows, and its first fetches.
 fn patching(config: Config, rows: u64, sources: u32, first: Event) -> (Recovery, Vec<Action>) {
     let mut r = Recovery::new(config);
-    assert_eq!(after(&mut r, Time::ZERO, first), [Action::ChooseSpare { key: KEY }]);
+    assert_eq!(after(&mut r, Time::ZERO, first), [Action::ChooseSpare(KEY)]);
     assert_eq!(after(&mut r, Time::ZERO, ready(rows, sources)), [Action::Publish { key: KEY, new_object: SPARE }]);
-    let actions = after(&mut r, Time::ZERO, Event::Published { key: KEY });
+    let actions = after(&mut r, Time::ZERO, Event::Published(KEY));
     (r, actions)
 }
 
@@ -69,7 +69,7 @@ fn a_late_row_asked_for_comes_first_and_wakes_its_reader_before_the_rest() {
     let finish = Action::Finish { key: KEY, result: Finished::Complete };
     assert_eq!(after(&mut r, Time::ZERO, Event::Patched { key: KEY, row: 2 }), [wake(2, Outcome::Ok), finish]);
     assert_eq!(after(&mut r, Time::ZERO, blocked(3, 0..4)), [wake(3, Outcome::Ok)]);
-    after(&mut r, Time::ZERO, Event::Closed { key: KEY });
+    after(&mut r, Time::ZERO, Event::Closed(KEY));
     assert!(!r.knows(KEY));
 }
 
@@ -92,13 +92,13 @@ fn rows_behind_the_readers_come_last() {
 
 #[test]
 fn what_lies_ahead_of_a_reader_comes_before_the_rest_of_other_files() {
-    let (mut r, actions) = patching(narrow(), 4, 1, Event::RepairWanted { key: KEY });
+    let (mut r, actions) = patching(narrow(), 4, 1, Event::RepairWanted(KEY));
     assert_eq!(rows_of(&actions), [0]);
     let other = Key { file: FileId(2), lost: ObjectId(17) };
     let at = |r: &mut Recovery, event| after(r, Time::ZERO, event);
     r.handle(Time::ZERO, Event::ReadBlocked { key: other, waiter: 1, rows: 2..3 });
     at(&mut r, Event::SpareReady { key: other, new_object: ObjectId(18), rows: 4, sources: 1 });
-    assert_eq!(rows_of(&at(&mut r, Event::Published { key: other })), [2]);
+    assert_eq!(rows_of(&at(&mut r, Event::Published(other))), [2]);
     let fetches = |actions: &[Action]| {
         let fetch = |a: &Action| if let Action::Fetch { key, row, .. } = a { Some((key.file.0, *row)) } else { None };
         actions.iter().filter_map(fetch).collect::<Vec<_>>()
@@ -114,12 +114,12 @@ fn many_readers_cause_one_recovery() {
     for waiter in 2..100 {
         assert_eq!(after(&mut r, Time::ZERO, blocked(waiter, 0..2)), []);
     }
-    assert_eq!(after(&mut r, Time::ZERO, Event::RepairWanted { key: KEY }), []);
+    assert_eq!(after(&mut r, Time::ZERO, Event::RepairWanted(KEY)), []);
     after(&mut r, Time::ZERO, Event::Patched { key: KEY, row: 0 });
     let woken = after(&mut r, Time::ZERO, Event::Patched { key: KEY, row: 1 });
     assert_eq!(woken.len(), 98 + 1);
     assert_eq!(r.stats().completed, 0, "not durable yet");
-    after(&mut r, Time::ZERO, Event::Closed { key: KEY });
+    after(&mut r, Time::ZERO, Event::Closed(KEY));
     let stats = r.stats();
     assert_eq!((stats.started, stats.completed, stats.fetches, stats.waits), (1, 1, 2, 99));
 }
@@ -206,12 +206,12 @@ fn without_a_spare_everybody_is_told_and_later_it_is_tried_again() {
     after(&mut r, Time::ZERO, blocked(2, 5..6));
     let why = Why::NoSpare;
     let finish = Action::Finish { key: KEY, result: Finished::Failed { why, rows_failed: 0 } };
-    let told = after(&mut r, Time::ZERO, Event::SpareFailed { key: KEY });
+    let told = after(&mut r, Time::ZERO, Event::SpareFailed(KEY));
     assert_eq!(told, [wake(1, Outcome::Failed(why)), wake(2, Outcome::Failed(why)), finish]);
     assert_eq!(after(&mut r, Time(1), blocked(3, 0..1)), [wake(3, Outcome::Failed(why))]);
-    assert_eq!(after(&mut r, Time::from_secs(10), blocked(4, 0..1)), [Action::ChooseSpare { key: KEY }]);
+    assert_eq!(after(&mut r, Time::from_secs(10), blocked(4, 0..1)), [Action::ChooseSpare(KEY)]);
     after(&mut r, Time::from_secs(10), ready(1, 1));
-    let told = after(&mut r, Time::from_secs(10), Event::PublishFailed { key: KEY });
+    let told = after(&mut r, Time::from_secs(10), Event::PublishFailed(KEY));
     assert_eq!(
         told[..2],
         [Action::Discard { key: KEY, new_object: SPARE }, wake(4, Outcome::Failed(Why::NotPublished))]
@@ -222,16 +222,16 @@ fn without_a_spare_everybody_is_told_and_later_it_is_tried_again() {
 fn an_abandoned_recovery_leaves_no_spare_and_no_waiter_behind() {
     let mut r = Recovery::new(Config::default());
     after(&mut r, Time::ZERO, blocked(1, 0..1));
-    assert_eq!(after(&mut r, Time::ZERO, Event::Abandoned { key: KEY }), [wake(1, Outcome::LookAgain)]);
+    assert_eq!(after(&mut r, Time::ZERO, Event::Abandoned(KEY)), [wake(1, Outcome::LookAgain)]);
     assert_eq!(after(&mut r, Time::ZERO, blocked(2, 0..1)), [], "it would only come again");
     let discard = Action::Discard { key: KEY, new_object: SPARE };
-    let over = [discard, wake(2, Outcome::LookAgain), Action::Forgotten { key: KEY }];
+    let over = [discard, wake(2, Outcome::LookAgain), Action::Forgotten(KEY)];
     assert_eq!(after(&mut r, Time::ZERO, ready(1, 1)), over);
     assert!(!r.knows(KEY));
 
     let (mut r, _) = patching(Config::default(), 9, 1, blocked(1, 0..1));
     assert!(r.stats().in_flight > 1);
-    after(&mut r, Time::ZERO, Event::Abandoned { key: KEY });
+    after(&mut r, Time::ZERO, Event::Abandoned(KEY));
     for row in 0..r.stats().in_flight {
         assert!(r.knows(KEY));
         after(&mut r, Time::ZERO, Event::Patched { key: KEY, row });
@@ -249,7 +249,7 @@ fn an_empty_object_is_complete_once_published() {
 #[test]
 fn who_cancels_is_not_woken() {
     let (mut r, _) = patching(narrow(), 1, 1, blocked(1, 0..1));
-    after(&mut r, Time::ZERO, Event::Cancel { waiter: 1 });
+    after(&mut r, Time::ZERO, Event::Cancel(1));
     let end = after(&mut r, Time::ZERO, Event::Patched { key: KEY, row: 0 });
     assert_eq!(end, [Action::Finish { key: KEY, result: Finished::Complete }]);
 }
@@ -257,7 +257,7 @@ fn who_cancels_is_not_woken() {
 #[test]
 fn room_is_kept_for_rows_that_somebody_waits_for() {
     let config = Config { rows_per_key_max: 4, reserved_for_asked: 1, ..Config::default() };
-    let (mut r, actions) = patching(config, 100, 1, Event::RepairWanted { key: KEY });
+    let (mut r, actions) = patching(config, 100, 1, Event::RepairWanted(KEY));
     assert_eq!(rows_of(&actions), [0, 1, 2]);
     assert_eq!(rows_of(&after(&mut r, Time::ZERO, blocked(1, 50..52))), [50]);
     assert_eq!(rows_of(&after(&mut r, Time::ZERO, Event::Patched { key: KEY, row: 0 })), [51]);

@@ -269,7 +269,7 @@ impl Machine for Replication {
     fn handle(&mut self, now: Time, event: Event) {
         self.now = self.now.max(now);
         match event {
-            Event::System { nodes } => self.config.system_nodes = nodes,
+            Event::System(nodes) => self.config.system_nodes = nodes,
             Event::Submitted { job, rank, nodes, files } => self.submitted(job, rank, nodes, files),
             Event::Ranked { job, rank } => self.ranked(job, rank),
             Event::Dispatched { job, nodes } => self.dispatched(job, nodes),
@@ -278,12 +278,12 @@ impl Machine for Replication {
                     self.unused(file, job, RemoveReason::Closed(job));
                 }
             }
-            Event::Ended { job } => self.ended(job),
-            Event::Created { file } => self.created(file),
-            Event::CreateFailed { file } => self.create_failed(file),
-            Event::Removed { file } => self.removed(file),
-            Event::Lost { file } => self.lost(file),
-            Event::Adopted { file } => {
+            Event::Ended(job) => self.ended(job),
+            Event::Created(file) => self.created(file),
+            Event::CreateFailed(file) => self.create_failed(file),
+            Event::Removed(file) => self.removed(file),
+            Event::Lost(file) => self.lost(file),
+            Event::Adopted(file) => {
                 self.adopted = true;
                 self.adopt(file);
             }

@@ -69,7 +69,7 @@ fn a_life_from_the_window_to_the_close() {
     assert_eq!(after(&mut machine, 0, submit(1, 10)), [create(1, 1)]);
     assert_eq!(after(&mut machine, 0, submit(2, 10)), [], "the first is more than nothing");
     assert_eq!(machine.life(FileId(1)), Some(Life::Creating { since: Time::ZERO }));
-    after(&mut machine, 5, Event::Created { file: FileId(1) });
+    after(&mut machine, 5, Event::Created(FileId(1)));
     assert_eq!(machine.life(FileId(1)), Some(Life::Complete));
     assert_eq!(after(&mut machine, 6, dispatch(1, 10)), [create(2, 1)]);
     assert_eq!(machine.life(FileId(1)), Some(Life::InUse));
@@ -79,15 +79,15 @@ fn a_life_from_the_window_to_the_close() {
     let remove = Action::Remove { file: FileId(1), reason: RemoveReason::Closed(JobId(1)) };
     assert_eq!(after(&mut machine, 7, closed.clone()), [remove]);
     assert_eq!(after(&mut machine, 7, closed), []);
-    after(&mut machine, 8, Event::Removed { file: FileId(1) });
+    after(&mut machine, 8, Event::Removed(FileId(1)));
     assert_eq!(machine.life(FileId(1)), None);
     // The second job is dispatched before its copy is complete.
     after(&mut machine, 9, dispatch(2, 10));
     assert!(machine.protection(JobId(2))[0].at_risk);
     let remove = Action::Remove { file: FileId(2), reason: RemoveReason::JobEnded(JobId(2)) };
-    assert_eq!(after(&mut machine, 10, Event::Ended { job: JobId(2) }), [remove]);
-    after(&mut machine, 10, Event::Created { file: FileId(2) });
-    after(&mut machine, 10, Event::Removed { file: FileId(2) });
+    assert_eq!(after(&mut machine, 10, Event::Ended(JobId(2))), [remove]);
+    after(&mut machine, 10, Event::Created(FileId(2)));
+    after(&mut machine, 10, Event::Removed(FileId(2)));
     let stats = machine.stats();
     assert_eq!((stats.dispatched, stats.at_risk, stats.copies, stats.removed_incomplete), (2, 1, 0, 1));
 }
@@ -96,10 +96,10 @@ fn a_life_from_the_window_to_the_close() {
 fn removal_at_the_end_ignores_the_close() {
     let mut machine = Replication::new(Config { removal: Removal::JobEnd, ..config(Strategy::All, "0") });
     after(&mut machine, 0, submit(1, 10));
-    after(&mut machine, 0, Event::Created { file: FileId(1) });
+    after(&mut machine, 0, Event::Created(FileId(1)));
     after(&mut machine, 0, dispatch(1, 10));
     assert_eq!(after(&mut machine, 1, Event::Closed { job: JobId(1), file: FileId(1) }), []);
-    assert_eq!(after(&mut machine, 2, Event::Ended { job: JobId(1) }).len(), 1);
+    assert_eq!(after(&mut machine, 2, Event::Ended(JobId(1))).len(), 1);
 }
 
 #[test]
@@ -108,14 +108,14 @@ fn a_shared_copy_lives_as_long_as_somebody_wants_it() {
     let both = |n| Event::Submitted { job: JobId(n), rank: Rank(n), nodes: 1, files: vec![FileId(7)] };
     assert_eq!(created(&after(&mut machine, 0, both(1))), [7]);
     assert_eq!(after(&mut machine, 0, both(2)), [], "one copy for both");
-    after(&mut machine, 0, Event::Created { file: FileId(7) });
+    after(&mut machine, 0, Event::Created(FileId(7)));
     after(&mut machine, 1, dispatch(1, 1));
-    assert_eq!(after(&mut machine, 2, Event::Ended { job: JobId(1) }), []);
+    assert_eq!(after(&mut machine, 2, Event::Ended(JobId(1))), []);
     assert_eq!(machine.life(FileId(7)), Some(Life::Complete));
-    assert_eq!(after(&mut machine, 3, Event::Ended { job: JobId(2) }).len(), 1);
+    assert_eq!(after(&mut machine, 3, Event::Ended(JobId(2))).len(), 1);
     // Requested again during its removal: it is copied again afterwards.
     assert_eq!(after(&mut machine, 4, both(3)), []);
-    assert_eq!(created(&after(&mut machine, 5, Event::Removed { file: FileId(7) })), [7]);
+    assert_eq!(created(&after(&mut machine, 5, Event::Removed(FileId(7)))), [7]);
 }
 
 #[test]
@@ -126,29 +126,29 @@ fn the_soonest_are_copied_first_and_not_too_many_at_once() {
     assert_eq!(created(&poll_all(&mut machine)), [2]);
     machine.handle(Time::ZERO, submit(1, 1));
     machine.handle(Time::ZERO, Event::Ranked { job: JobId(1), rank: Rank(9) });
-    assert_eq!(created(&after(&mut machine, 1, Event::Created { file: FileId(2) })), [3]);
-    assert_eq!(created(&after(&mut machine, 1, Event::Ended { job: JobId(3) })), [1]);
+    assert_eq!(created(&after(&mut machine, 1, Event::Created(FileId(2)))), [3]);
+    assert_eq!(created(&after(&mut machine, 1, Event::Ended(JobId(3)))), [1]);
 }
 
 #[test]
 fn failures_are_tried_again_and_losses_made_good() {
     let mut machine = Replication::new(config(Strategy::All, "0"));
     after(&mut machine, 0, submit(1, 1));
-    after(&mut machine, 1, Event::CreateFailed { file: FileId(1) });
+    after(&mut machine, 1, Event::CreateFailed(FileId(1)));
     assert_eq!(machine.next_deadline(), Some(Time::from_secs(61)));
     assert_eq!(created(&after(&mut machine, 61, Event::Tick)), [1]);
-    after(&mut machine, 62, Event::Created { file: FileId(1) });
-    assert_eq!(created(&after(&mut machine, 63, Event::Lost { file: FileId(1) })), [1]);
-    after(&mut machine, 64, Event::CreateFailed { file: FileId(1) });
-    assert_eq!(after(&mut machine, 65, Event::Ended { job: JobId(1) }), []);
+    after(&mut machine, 62, Event::Created(FileId(1)));
+    assert_eq!(created(&after(&mut machine, 63, Event::Lost(FileId(1)))), [1]);
+    after(&mut machine, 64, Event::CreateFailed(FileId(1)));
+    assert_eq!(after(&mut machine, 65, Event::Ended(JobId(1))), []);
     assert_eq!((machine.next_deadline(), machine.stats().failed), (None, 3));
 }
 
 #[test]
 fn copies_found_at_the_start_are_kept_if_somebody_wants_them() {
     let mut machine = Replication::new(config(Strategy::All, "0"));
-    machine.handle(Time::ZERO, Event::Adopted { file: FileId(1) });
-    machine.handle(Time::ZERO, Event::Adopted { file: FileId(2) });
+    machine.handle(Time::ZERO, Event::Adopted(FileId(1)));
+    machine.handle(Time::ZERO, Event::Adopted(FileId(2)));
     assert_eq!(after(&mut machine, 0, submit(1, 1)), []);
     let remove = Action::Remove { file: FileId(2), reason: RemoveReason::Unwanted };
     assert_eq!(after(&mut machine, 0, Event::Tick), [remove]);
@@ -207,27 +207,27 @@ proptest! {
             let event = match what {
                 0 | 1 => Event::Submitted { job, rank, nodes, files: vec![file, FileId(9)] },
                 2 => Event::Dispatched { job, nodes },
-                3 => Event::Ended { job },
+                3 => Event::Ended(job),
                 4 => Event::Closed { job, file },
                 5 if driver.creating.remove(&file) => {
                     driver.complete.insert(file);
-                    Event::Created { file }
+                    Event::Created(file)
                 }
-                6 if driver.creating.remove(&file) => Event::CreateFailed { file },
+                6 if driver.creating.remove(&file) => Event::CreateFailed(file),
                 7 => Event::Ranked { job, rank },
-                8 if driver.complete.remove(&file) => Event::Lost { file },
-                9 if driver.removing.remove(&file) => Event::Removed { file },
+                8 if driver.complete.remove(&file) => Event::Lost(file),
+                9 if driver.removing.remove(&file) => Event::Removed(file),
                 _ => Event::Tick,
             };
             driver.tell(&mut machine, n as u64, event);
             prop_assert!(driver.creating.len() <= creating_max);
         }
         for job in (0..6).map(JobId) {
-            driver.tell(&mut machine, 10_000, Event::Ended { job });
+            driver.tell(&mut machine, 10_000, Event::Ended(job));
         }
         prop_assert!(driver.creating.is_empty() && driver.complete.is_empty());
         for file in std::mem::take(&mut driver.removing) {
-            driver.tell(&mut machine, 10_000, Event::Removed { file });
+            driver.tell(&mut machine, 10_000, Event::Removed(file));
         }
         prop_assert_eq!((machine.stats().copies, machine.next_deadline()), (0, None));
     }

@@ -60,10 +60,7 @@ pub enum Event {
         ok: bool,
     },
     /// The user cancelled a job, waiting or running.
-    Cancelled {
-        /// The job, by the driver's number.
-        id: JobId,
-    },
+    Cancelled(JobId),
     /// A job was already running when the driver restarted. Takes its capacity like a started one.
     Running {
         /// Job that runs.
@@ -84,10 +81,7 @@ pub enum Action {
         reason: StartReason,
     },
     /// Kill a running job that was cancelled; its `Ended` is still due.
-    Stop {
-        /// The job, by the driver's number.
-        id: JobId,
-    },
+    Stop(JobId),
     /// Forget a job: it will not run.
     Drop {
         /// The job, by the driver's number.

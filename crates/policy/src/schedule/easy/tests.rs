@@ -205,9 +205,9 @@ fn a_failed_or_cancelled_job_drops_all_that_depends_on_it() {
     easy.handle(Time(1), batch(6, 1, 10, &[]));
     easy.handle(Time(1), batch(7, 1, 10, &[6]));
     assert_eq!(poll_all(&mut easy), []);
-    let got = after(&mut easy, 1, Event::Cancelled { id: JobId(6) });
+    let got = after(&mut easy, 1, Event::Cancelled(JobId(6)));
     assert_eq!(dropped(&got), [(6, DropReason::Cancelled), (7, failed(6))]);
-    assert_eq!(after(&mut easy, 1, Event::Cancelled { id: JobId(5) }), [Action::Stop { id: JobId(5) }]);
+    assert_eq!(after(&mut easy, 1, Event::Cancelled(JobId(5))), [Action::Stop(JobId(5))]);
     assert_eq!(easy.free(BATCH), 0);
     after(&mut easy, 2, Event::Ended { id: JobId(5), ok: false });
     assert_eq!(easy.free(BATCH), 1);
@@ -225,13 +225,13 @@ fn what_must_not_run_beside_others_waits_for_their_end_however_that_is() {
     easy.handle(Time(0), beside(3, &[1, 2]));
     assert_eq!(started(&after(&mut easy, 0, beside(4, &[]))), [1, 4], "a number that is not known has ended");
     assert_eq!(started(&after(&mut easy, 5, Event::Ended { id: JobId(1), ok: false })), [2], "badly, too");
-    let cancelled = after(&mut easy, 6, Event::Cancelled { id: JobId(2) });
-    assert_eq!(cancelled, [Action::Stop { id: JobId(2) }]);
+    let cancelled = after(&mut easy, 6, Event::Cancelled(JobId(2)));
+    assert_eq!(cancelled, [Action::Stop(JobId(2))]);
     assert_eq!(started(&after(&mut easy, 7, Event::Ended { id: JobId(2), ok: false })), [3]);
     // A job dropped while it waits counts as ended for the jobs that wait for it.
     easy.handle(Time(8), beside(5, &[3]));
     easy.handle(Time(8), beside(6, &[5]));
-    let dropped_one = after(&mut easy, 8, Event::Cancelled { id: JobId(5) });
+    let dropped_one = after(&mut easy, 8, Event::Cancelled(JobId(5)));
     assert_eq!(dropped(&dropped_one), [(5, DropReason::Cancelled)]);
     assert_eq!(started(&dropped_one), [6]);
 }
@@ -243,7 +243,7 @@ fn a_cancelled_head_lets_the_next_start() {
     easy.handle(Time(0), batch(2, 4, 10, &[]));
     easy.handle(Time(0), batch(3, 1, 99, &[]));
     assert_eq!(started(&poll_all(&mut easy)), [1]);
-    assert_eq!(started(&after(&mut easy, 1, Event::Cancelled { id: JobId(2) })), [3]);
+    assert_eq!(started(&after(&mut easy, 1, Event::Cancelled(JobId(2)))), [3]);
     assert_eq!(easy.promise(BATCH), None);
 }
 
@@ -254,7 +254,7 @@ fn a_cancelled_head_leaves_other_room_to_the_next() {
         easy.handle(Time(0), batch(id, cores, estimate, &[]));
     }
     assert_eq!(started(&poll_all(&mut easy)), [1], "beside the head of 4 cores there is no room");
-    assert_eq!(started(&after(&mut easy, 1, Event::Cancelled { id: JobId(2) })), [4], "beside one of 2 there is");
+    assert_eq!(started(&after(&mut easy, 1, Event::Cancelled(JobId(2)))), [4], "beside one of 2 there is");
     assert_eq!(easy.promise(BATCH), Some((JobId(3), Time(10))));
 }
 
@@ -311,7 +311,7 @@ proptest! {
         for (n, (at, count, cores, _)) in jobs.iter().enumerate() {
             easy.handle(Time(0), batch(n as u64, *cores, 5, &parents(n, at, *count)));
         }
-        cancel.into_iter().for_each(|id| easy.handle(Time(0), Event::Cancelled { id: JobId(id) }));
+        cancel.into_iter().for_each(|id| easy.handle(Time(0), Event::Cancelled(JobId(id))));
         let (mut good, mut gone, mut running) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         for now in 0.. {
             let actions = poll_all(&mut easy);

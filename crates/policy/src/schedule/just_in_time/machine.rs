@@ -173,7 +173,7 @@ impl JustInTime {
         job.phase = Phase::GivenUp;
         self.stats.refused += 1;
         self.stats.given_up += 1;
-        self.actions.push_back(Action::GiveUp { job: id });
+        self.actions.push_back(Action::GiveUp(id));
     }
 
     fn space_freed(&mut self, now: Time) {
@@ -205,7 +205,7 @@ impl JustInTime {
             job.phase = Phase::GivenUp;
             self.stats.given_up += 1;
             self.release(id);
-            return self.actions.push_back(Action::GiveUp { job: id });
+            return self.actions.push_back(Action::GiveUp(id));
         }
         let at = now + self.config.retry_after;
         job.retry_at = Some(at);
@@ -267,14 +267,14 @@ impl Machine for JustInTime {
         match event {
             Event::Submitted { job, load, source, start } => self.submitted(now, job, load, source, start),
             Event::Estimated { job, start } => self.estimated(now, job, start),
-            Event::Reserved { job } => self.reserved(now, job),
-            Event::NoSpace { job } => self.no_space(now, job),
-            Event::Refused { job } => self.refused(job),
+            Event::Reserved(job) => self.reserved(now, job),
+            Event::NoSpace(job) => self.no_space(now, job),
+            Event::Refused(job) => self.refused(job),
             Event::SpaceFreed => self.space_freed(now),
             Event::Arrived { job, took } => self.arrived(now, job, took),
             Event::Failed { job, permanent } => self.failed(now, job, permanent),
-            Event::Started { job } => self.started(now, job),
-            Event::Gone { job } => self.gone(now, job),
+            Event::Started(job) => self.started(now, job),
+            Event::Gone(job) => self.gone(now, job),
             Event::Tick => {}
         }
         self.do_what_is_due(now);

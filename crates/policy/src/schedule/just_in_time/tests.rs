@@ -47,11 +47,11 @@ fn begins_so_that_it_ends_a_margin_before_the_start() {
     assert_eq!(m.next_deadline(), Some(Time::from_secs(760)));
     let reason = due(800, 20, 20);
     assert_eq!(after(&mut m, 760, Event::Tick), [Action::Reserve { job: A, bytes: 2000, reason }]);
-    assert_eq!(after(&mut m, 760, Event::Reserved { job: A }), [Action::Begin { job: A, reason }]);
+    assert_eq!(after(&mut m, 760, Event::Reserved(A)), [Action::Begin { job: A, reason }]);
     assert_eq!(m.stats().bytes_reserved, 2000);
     assert_eq!(after(&mut m, 780, Event::Arrived { job: A, took: Time::from_secs(20) }), []);
-    assert_eq!(after(&mut m, 800, Event::Started { job: A }), []);
-    assert_eq!(after(&mut m, 900, Event::Gone { job: A }), [Action::Release { job: A, bytes: 2000 }]);
+    assert_eq!(after(&mut m, 800, Event::Started(A)), []);
+    assert_eq!(after(&mut m, 900, Event::Gone(A)), [Action::Release { job: A, bytes: 2000 }]);
     let stats = m.stats();
     assert_eq!((stats.in_time, stats.too_early, stats.too_late), (1, 0, 0));
     assert_eq!((stats.idle_total, stats.bytes_reserved), (Time::from_secs(20), 0));
@@ -61,14 +61,14 @@ fn begins_so_that_it_ends_a_margin_before_the_start() {
 fn too_early_and_too_late_are_told_apart() {
     let mut m = machine();
     submit(&mut m, 0, A, 2000, Some(40));
-    after(&mut m, 0, Event::Reserved { job: A });
+    after(&mut m, 0, Event::Reserved(A));
     after(&mut m, 20, Event::Arrived { job: A, took: Time::from_secs(20) });
-    after(&mut m, 121, Event::Started { job: A });
+    after(&mut m, 121, Event::Started(A));
     submit(&mut m, 200, B, 2000, Some(1000));
     // Another job ended early: this one could start at 300, and waits for its data.
-    let got = after(&mut m, 300, Event::Started { job: B });
+    let got = after(&mut m, 300, Event::Started(B));
     assert_eq!(got, [Action::Reserve { job: B, bytes: 2000, reason: Reason::Waited }]);
-    after(&mut m, 300, Event::Reserved { job: B });
+    after(&mut m, 300, Event::Reserved(B));
     after(&mut m, 320, Event::Arrived { job: B, took: Time::from_secs(20) });
     let stats = m.stats();
     assert_eq!((stats.in_time, stats.too_early, stats.too_late), (0, 1, 1));
@@ -85,8 +85,8 @@ fn a_queue_that_cannot_say_is_given_some_time_and_then_data_come_at_once() {
     assert_eq!(submit(&mut m, 20, B, 2000, None), []);
     let reserve = Action::Reserve { job: B, bytes: 2000, reason: due(21, 20, 20) };
     assert_eq!(after(&mut m, 21, Event::Estimated { job: B, start: Some(Time::from_secs(21)) }), [reserve]);
-    after(&mut m, 21, Event::Reserved { job: B });
-    after(&mut m, 22, Event::Started { job: B });
+    after(&mut m, 21, Event::Reserved(B));
+    after(&mut m, 22, Event::Started(B));
     after(&mut m, 40, Event::Arrived { job: B, took: Time::from_secs(19) });
     assert_eq!((m.stats().no_lead, m.stats().too_late), (1, 0));
 }
@@ -96,34 +96,34 @@ fn without_space_it_waits_and_the_soonest_goes_first() {
     let mut m = machine();
     submit(&mut m, 0, A, 2000, Some(30));
     submit(&mut m, 0, B, 2000, Some(20));
-    after(&mut m, 0, Event::NoSpace { job: A });
-    after(&mut m, 0, Event::NoSpace { job: B });
+    after(&mut m, 0, Event::NoSpace(A));
+    after(&mut m, 0, Event::NoSpace(B));
     assert_eq!(m.next_deadline(), Some(Time::from_secs(30)));
     let got = after(&mut m, 5, Event::SpaceFreed);
     let jobs: Vec<JobId> =
         got.iter().map(|a| if let Action::Reserve { job, .. } = a { *job } else { JobId(0) }).collect();
     assert_eq!(jobs, [B, A]);
     assert_eq!(m.stats().no_space, 2);
-    assert_eq!(after(&mut m, 6, Event::Gone { job: B }), [Action::Release { job: B, bytes: 2000 }]);
-    assert_eq!(after(&mut m, 6, Event::Reserved { job: B }), [], "an answer to nobody");
+    assert_eq!(after(&mut m, 6, Event::Gone(B)), [Action::Release { job: B, bytes: 2000 }]);
+    assert_eq!(after(&mut m, 6, Event::Reserved(B)), [], "an answer to nobody");
 }
 
 #[test]
 fn who_is_refused_space_is_given_up() {
     let mut m = machine();
     submit(&mut m, 0, A, 2000, Some(30));
-    after(&mut m, 0, Event::NoSpace { job: A });
-    assert_eq!(after(&mut m, 1, Event::Refused { job: A }), [Action::GiveUp { job: A }]);
+    after(&mut m, 0, Event::NoSpace(A));
+    assert_eq!(after(&mut m, 1, Event::Refused(A)), [Action::GiveUp(A)]);
     assert_eq!((m.phase(A), m.next_deadline(), m.stats().refused), (Some(Phase::GivenUp), None, 1));
-    assert_eq!(after(&mut m, 2, Event::Gone { job: A }), []);
+    assert_eq!(after(&mut m, 2, Event::Gone(A)), []);
 }
 
 #[test]
 fn nobody_is_late_who_began_at_once() {
     let mut m = machine();
     submit(&mut m, 0, A, 2000, Some(5));
-    after(&mut m, 0, Event::Reserved { job: A });
-    after(&mut m, 5, Event::Started { job: A });
+    after(&mut m, 0, Event::Reserved(A));
+    after(&mut m, 5, Event::Started(A));
     after(&mut m, 20, Event::Arrived { job: A, took: Time::from_secs(20) });
     let stats = m.stats();
     assert_eq!((stats.no_lead, stats.too_late, stats.in_time), (1, 0, 0));
@@ -133,13 +133,13 @@ fn nobody_is_late_who_began_at_once() {
 fn failures_are_tried_again_and_permanent_ones_given_up() {
     let mut m = machine();
     submit(&mut m, 0, A, 100, Some(0));
-    after(&mut m, 0, Event::Reserved { job: A });
+    after(&mut m, 0, Event::Reserved(A));
     assert_eq!(after(&mut m, 1, Event::Failed { job: A, permanent: false }), []);
     assert_eq!(m.next_deadline(), Some(Time::from_secs(31)));
     let again = after(&mut m, 31, Event::Tick);
     assert!(matches!(again[..], [Action::Begin { job: A, .. }]), "space is still reserved: {again:?}");
     let got = after(&mut m, 32, Event::Failed { job: A, permanent: true });
-    assert_eq!(got, [Action::Release { job: A, bytes: 100 }, Action::GiveUp { job: A }]);
+    assert_eq!(got, [Action::Release { job: A, bytes: 100 }, Action::GiveUp(A)]);
     assert_eq!((m.phase(A), m.stats().given_up), (Some(Phase::GivenUp), 1));
 }
 
@@ -159,16 +159,16 @@ proptest! {
                 2 => Event::Estimated { job, start: Some(Time::from_secs(now + number)) },
                 3 if asked.contains(&job) => {
                     asked.remove(&job);
-                    Event::Reserved { job }
+                    Event::Reserved(job)
                 }
-                4 if asked.remove(&job) => Event::NoSpace { job },
+                4 if asked.remove(&job) => Event::NoSpace(job),
                 5 if moving.remove(&job) => Event::Arrived { job, took: Time::from_secs(1) },
                 6 if moving.remove(&job) => Event::Failed { job, permanent: number < 50 },
-                7 => Event::Started { job },
-                8 => Event::Gone { job },
+                7 => Event::Started(job),
+                8 => Event::Gone(job),
                 _ => Event::Tick,
             };
-            if let Event::Gone { job } = event {
+            if let Event::Gone(job) = event {
                 asked.remove(&job);
                 moving.remove(&job);
             }
@@ -184,7 +184,7 @@ proptest! {
         }
         for job in (0..4).map(JobId) {
             let pending = asked.contains(&job);
-            for action in after(&mut m, 10_000, Event::Gone { job }) {
+            for action in after(&mut m, 10_000, Event::Gone(job)) {
                 held -= i64::from(matches!(action, Action::Release { .. }) && !pending);
             }
         }

@@ -38,15 +38,9 @@ pub enum Event {
         open: bool,
     },
     /// A file was removed.
-    Gone {
-        /// The removed file.
-        file: FileId,
-    },
+    Gone(FileId),
     /// Free share of the space.
-    Space {
-        /// Share from 0 to 1.
-        free: f64,
-    },
+    Space(f64),
     /// Measured performance of the devices since the last report, if their nominal performance is known.
     Served {
         /// Devices of this machine.

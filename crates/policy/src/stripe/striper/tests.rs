@@ -161,7 +161,7 @@ fn two_kinds_of_requests_get_a_fork_each_while_there_is_space() {
     assert_eq!(world.forks.len(), 2, "{:?}", world.log);
     assert!(world.log.iter().any(|words| words == "route"), "reads choose: {:?}", world.log);
     assert_ne!(world.forks[0], world.forks[1]);
-    world.striper.handle(Time::from_secs(40), Event::Space { free: 0.05 });
+    world.striper.handle(Time::from_secs(40), Event::Space(0.05));
     world.run(3, &mix, 0);
     assert_eq!(world.forks.len(), 1, "space is returned: {:?}", world.log);
     world.run(30, &mix, 0);
@@ -194,7 +194,7 @@ fn memory_is_bounded_and_the_busy_stay() {
     }
     assert_eq!(striper.len(), 4);
     assert!(striper.view(Time::ZERO, FileId(0)).is_some() && striper.view(Time::ZERO, FileId(50)).is_none());
-    striper.handle(Time::ZERO, Event::Gone { file: FileId(0) });
+    striper.handle(Time::ZERO, Event::Gone(FileId(0)));
     assert_eq!(striper.len(), 3);
 }
 

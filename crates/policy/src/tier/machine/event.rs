@@ -25,10 +25,7 @@ pub enum Event {
         tier: Tier,
     },
     /// A file is gone with all its locations.
-    Removed {
-        /// File that was removed.
-        file: u64,
-    },
+    Removed(u64),
     /// A location became reachable or unreachable, because a target of it failed. An unreachable location is neither
     /// moved nor copied.
     Reach {
@@ -42,25 +39,13 @@ pub enum Event {
     /// A device of the tier is busy.
     Busy(Tier),
     /// A move was carried out.
-    Moved {
-        /// Location that was moved.
-        location: Location,
-    },
+    Moved(Location),
     /// A move was given up, so the location stays; or a copy was given up.
-    Failed {
-        /// Location of the move or copy.
-        location: Location,
-    },
+    Failed(Location),
     /// A location on the fast tier has an equal copy on the slow one now.
-    Copied {
-        /// Location that was copied.
-        location: Location,
-    },
+    Copied(Location),
     /// A location has no slow copy any more.
-    CopyGone {
-        /// Location that lost it.
-        location: Location,
-    },
+    CopyGone(Location),
     /// Present room of the fast tier for hot data.
     FastBytes(u64),
     /// Present room of the slow tier for further copies, including copies under way.

@@ -53,10 +53,10 @@ fn moves_wait_for_both_tiers_to_be_idle_and_go_one_after_the_other() {
     let Some(Action::Move(first)) = poll(&mut machine, Time(30)) else { panic!("idle long enough") };
     assert_eq!((first.location, first.to), (at(0), Tier::Fast));
     assert_eq!(poll(&mut machine, Time(30)), None, "one at a time");
-    machine.handle(Time(31), Event::Moved { location: at(0) });
+    machine.handle(Time(31), Event::Moved(at(0)));
     assert_eq!(machine.tier(at(0)), Tier::Fast);
     let Some(Action::Move(second)) = poll(&mut machine, Time(31)) else { panic!("the next") };
-    machine.handle(Time(32), Event::Failed { location: second.location });
+    machine.handle(Time(32), Event::Failed(second.location));
     assert_eq!(machine.tier(second.location), Tier::Slow);
     assert_eq!(poll(&mut machine, Time(99)), None);
     let stats = machine.stats();
@@ -72,7 +72,7 @@ fn what_lies_on_a_failed_target_is_not_moved_until_it_is_back() {
     (0..10).for_each(|n| access(&mut machine, n, n % 2, Region::Read));
     let Some(Action::Move(first)) = poll(&mut machine, Time(30)) else { panic!("idle long enough") };
     assert_eq!(first.location, at(1), "the other one of the two hot locations");
-    machine.handle(Time(31), Event::Moved { location: at(1) });
+    machine.handle(Time(31), Event::Moved(at(1)));
     assert_eq!(poll(&mut machine, Time(40)), None);
     machine.handle(Time(50), reach(true));
     (50..60).for_each(|n| access(&mut machine, n, n % 2, Region::Read));
@@ -120,7 +120,7 @@ fn ws_ros_demotes_what_left_the_working_set() {
             }
             let mut moved = [Vec::new(), Vec::new()];
             while let Some(Action::Move(of)) = poll(machine, Time(now + 25)) {
-                machine.handle(Time(now + 25), Event::Moved { location: of.location });
+                machine.handle(Time(now + 25), Event::Moved(of.location));
                 moved[of.to as usize].push(of.location.segment);
             }
             moved
@@ -148,7 +148,7 @@ fn a_window_of_time_ends_without_accesses() {
 fn what_is_gone_is_neither_hot_nor_moved() {
     let mut machine = Reorganizer::new(paper(5, 0), Time::ZERO);
     (0..5).for_each(|n| access(&mut machine, n, 3, Region::Read));
-    machine.handle(Time(5), Event::Removed { file: at(3).file });
+    machine.handle(Time(5), Event::Removed(at(3).file));
     assert_eq!(poll(&mut machine, Time(100)), None);
     assert_eq!(machine.working_set(), (0, 0));
 }
@@ -169,7 +169,7 @@ fn a_file_that_is_removed_takes_its_locations_along_and_gives_its_room_back() {
         [(at(3), 5, 0), (at(4), 0, 5)]
     );
     assert!(machine.remembers(1) && machine.free_locations() == 8);
-    machine.handle(Time(5), Event::Removed { file: 1 });
+    machine.handle(Time(5), Event::Removed(1));
     assert!(!machine.remembers(1) && machine.remembers(2));
     assert_eq!((machine.free_locations(), poll(&mut machine, Time(100)), machine.fast_locations()), (9, None, 1));
 }
@@ -202,24 +202,24 @@ proptest! {
                 5 => machine.handle(Time(now), if span % 2 == 0 { Event::Busy(Tier::Slow) } else { Event::Idle(Tier::Slow) }),
                 6 if !under_way.is_empty() => {
                     let of = under_way.remove(block as usize % under_way.len());
-                    machine.handle(Time(now), Event::Moved { location: of.location });
+                    machine.handle(Time(now), Event::Moved(of.location));
                     prop_assert_eq!(machine.tier(of.location), of.to);
                 }
                 7 if !under_way.is_empty() => {
                     let of = under_way.remove(0);
-                    machine.handle(Time(now), Event::Failed { location: of.location });
+                    machine.handle(Time(now), Event::Failed(of.location));
                     prop_assert_eq!(machine.tier(of.location), of.to.other());
                 }
                 8 => {
                     if let Some((location, written)) = copying.pop_first() {
-                        machine.handle(Time(now), Event::Copied { location });
+                        machine.handle(Time(now), Event::Copied(location));
                         prop_assert_eq!(machine.copies.contains(location), !written);
                         copied += u64::from(!written);
                     }
                 }
                 9 => {
                     if let Some((location, _)) = copying.pop_last() {
-                        machine.handle(Time(now), Event::Failed { location });
+                        machine.handle(Time(now), Event::Failed(location));
                         prop_assert!(!machine.copies.contains(location));
                     }
                 }
@@ -267,7 +267,7 @@ fn copies(machine: &mut Reorganizer, now: u64) -> Vec<u64> {
     let mut made = Vec::new();
     while let Some(action) = poll(machine, Time(now)) {
         let Action::Copy(location) = action else { panic!("nothing is hot: {action:?}") };
-        machine.handle(Time(now), Event::Copied { location });
+        machine.handle(Time(now), Event::Copied(location));
         made.push(location.segment);
     }
     made
@@ -295,7 +295,7 @@ fn what_lies_only_on_the_fast_tier_is_copied_down_when_it_is_left_alone_and_the_
     machine.handle(Time(12_000), Event::Placed { location: at(7), tier: Tier::Fast });
     machine.handle(Time(12_000), Event::Placed { location: at(1), tier: Tier::Slow });
     assert_eq!((machine.copies().0, copies(&mut machine, 13_000), machine.copies().0), (1, vec![7], 2));
-    machine.handle(Time(13_000), Event::CopyGone { location: at(7) });
+    machine.handle(Time(13_000), Event::CopyGone(at(7)));
     assert_eq!(copies(&mut machine, 14_000), [7]);
     machine.check_copies();
     // Without `copy_after`, no copies are made.
@@ -309,7 +309,7 @@ fn of_a_target_that_is_short_the_copies_of_what_was_accessed_last_go_first() {
     for (block, at_ns) in [(1, 10), (2, 40), (3, 20), (4, 30)] {
         machine.handle(Time::ZERO, Event::Placed { location: at(block), tier: Tier::Fast });
         access(&mut machine, at_ns, block, Region::Read);
-        machine.handle(Time(50), Event::Copied { location: at(block) });
+        machine.handle(Time(50), Event::Copied(at(block)));
     }
     let blocks = |machine: &Reorganizer, short| {
         let (go, freed) =
@@ -334,10 +334,10 @@ fn a_write_or_a_fault_ends_a_copy_that_is_being_made_and_it_is_tried_again_later
     assert_eq!(poll(&mut machine, Time(1000)), Some(Action::Copy(at(2))));
     assert_eq!(poll(&mut machine, Time(1500)), None, "one at a time");
     access(&mut machine, 1600, 2, Region::Write);
-    machine.handle(Time(1700), Event::Copied { location: at(2) });
+    machine.handle(Time(1700), Event::Copied(at(2)));
     assert_eq!((machine.copies(), machine.stats().copied), ((0, 0), 0), "written before it was done");
     assert_eq!(poll(&mut machine, Time(1700)), Some(Action::Copy(at(1))));
-    machine.handle(Time(1800), Event::Failed { location: at(1) });
+    machine.handle(Time(1800), Event::Failed(at(1)));
     assert_eq!((machine.stats().copies_failed, machine.stats().failed), (1, 0));
     assert_eq!((copies(&mut machine, 1_000_000_000), copies(&mut machine, 1_000_001_800)), (vec![2], vec![1]));
 }
@@ -402,7 +402,7 @@ fn read_whole(machine: &mut Reorganizer, now: u64, block: u64) -> Vec<Move> {
     let mut made = Vec::new();
     while let Some(action) = poll(machine, Time(now)) {
         let Action::Move(of) = action else { panic!("the slow tier is never idle: {action:?}") };
-        machine.handle(Time(now), Event::Moved { location: of.location });
+        machine.handle(Time(now), Event::Moved(of.location));
         made.push(of);
     }
     made

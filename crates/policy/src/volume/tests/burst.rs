@@ -17,7 +17,7 @@ fn tell(volume: &mut Volume, now: Time, event: buffer::Event) {
 fn write(volume: &mut Volume, now: Time, app: u64, request: u64, files: &[u64]) {
     tell(volume, now, buffer::Event::Arrive { app, request, bytes: 100.0 });
     for file in files {
-        volume.handle(now, Event::File(FileId(*file), FileEvent::Joins { request }));
+        volume.handle(now, Event::File(FileId(*file), FileEvent::Joins(request)));
         volume.handle(now, Event::File(FileId(*file), lies(&[DATA])));
     }
     assert_eq!(changes(volume, now), []);
@@ -70,7 +70,7 @@ fn a_superseded_version_leaves_all_its_mirrors_in_the_buffer() {
     assert_eq!((demote.file, demote.reason), (FileId(1), Reason::Demote(crate::burst::tables::Reason::Superseded)));
     made(&mut volume, t(4), &demote, lies(&[DATA, DATA, DEMOTED]));
     let drop = only(changes(&mut volume, t(4)));
-    assert_eq!((drop.verb, drop.reason), (Verb::DropMirror { mirror: 0 }, Reason::BufferRoom));
+    assert_eq!((drop.verb, drop.reason), (Verb::DropMirror(0), Reason::BufferRoom));
     made(&mut volume, t(5), &drop, lies(&[DATA, DEMOTED]));
     let drop = only(changes(&mut volume, t(5)));
     made(&mut volume, t(6), &drop, lies(&[DEMOTED]));
@@ -108,7 +108,7 @@ fn a_copy_in_use_is_tried_again_and_given_up_in_the_end() {
     let buffer = volume.admission().expect("there is one").buffer();
     assert!(buffer.used() == 200.0 && buffer.is_short(9), "it takes room, and what needs that waits again");
     tell(&mut volume, now, buffer::Event::Capacity { usable: true, whole: true });
-    assert_eq!(only(changes(&mut volume, now)).verb, Verb::DropMirror { mirror: 0 }, "all can be read again");
+    assert_eq!(only(changes(&mut volume, now)).verb, Verb::DropMirror(0), "all can be read again");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_version_that_is_written_over_is_no_longer_demoted_and_its_files_are_carried
     tell(&mut volume, t(1), buffer::Event::Removed { version: FAST });
     assert_eq!(owner(&volume, 2), Some(Mechanism::Stripes));
     for file in [1, 2] {
-        volume.handle(t(1), Event::File(FileId(file), FileEvent::Joins { request: 2 }));
+        volume.handle(t(1), Event::File(FileId(file), FileEvent::Joins(2)));
     }
     assert_eq!(changes(&mut volume, t(1)), []);
     assert_eq!([1, 2, 3].map(|file| owner(&volume, file) == Some(Mechanism::Burst)), [true, true, false]);

@@ -14,7 +14,7 @@ fn submitted(job: u64) -> Event {
 }
 
 fn ended(job: u64) -> Event {
-    Event::Job(replica::Event::Ended { job: JobId(job) })
+    Event::Job(replica::Event::Ended(JobId(job)))
 }
 
 fn end(volume: &mut Volume, now: Time, change: &Change, result: Outcome) {
@@ -35,7 +35,7 @@ fn with_replica() -> Volume {
 
 /// A target fails under the file: the expected actions, in this order and before any is carried out.
 fn fails(volume: &mut Volume, now: Time, mirrors: &[(Purpose, bool)]) -> Vec<Change> {
-    volume.handle(now, Event::File(FILE, FileEvent::Complained { target: LOST }));
+    volume.handle(now, Event::File(FILE, FileEvent::Complained(LOST)));
     let said = changes(volume, now);
     volume.handle(now, Event::File(FILE, lies(mirrors)));
     said.into_iter().chain(changes(volume, now)).collect()
@@ -51,7 +51,7 @@ fn the_replica_takes_over_at_once_and_is_made_whole_after_the_delay() {
     assert_eq!(changes(&mut volume, t(3)), [], "the devices are left to readers, also by repair");
     volume.handle(t(8), Event::Tick);
     let rebuild = only(changes(&mut volume, t(8)));
-    assert_eq!((rebuild.verb, rebuild.by), (Verb::ReplaceTarget { target: LOST }, Mechanism::Repair));
+    assert_eq!((rebuild.verb, rebuild.by), (Verb::ReplaceTarget(LOST), Mechanism::Repair));
     made(&mut volume, t(9), &rebuild, lies(&[DATA, REPLICA]));
     volume.handle(t(100), Event::Tick);
     assert_eq!((changes(&mut volume, t(100)), volume.pending()), (vec![], (0, 0)));
@@ -65,7 +65,7 @@ fn a_swap_waits_for_no_other_change_of_its_file_and_none_for_it() {
     made(&mut volume, t(2), &first, lies(&[DATA, LACKS]));
     volume.handle(t(7), Event::Tick);
     let rebuild = only(changes(&mut volume, t(7)));
-    volume.handle(t(8), Event::File(FILE, FileEvent::Complained { target: other }));
+    volume.handle(t(8), Event::File(FILE, FileEvent::Complained(other)));
     let swap = only(changes(&mut volume, t(8)));
     assert_eq!(swap.verb, Verb::Swap { replica: 1, target: other });
     made(&mut volume, t(8), &swap, lies(&[DATA, LACKS]));
@@ -73,7 +73,7 @@ fn a_swap_waits_for_no_other_change_of_its_file_and_none_for_it() {
     volume.handle(t(13), Event::Tick);
     assert_eq!(changes(&mut volume, t(13)), []);
     made(&mut volume, t(14), &rebuild, lies(&[DATA, LACKS]));
-    assert_eq!(only(changes(&mut volume, t(14))).verb, Verb::ReplaceTarget { target: other });
+    assert_eq!(only(changes(&mut volume, t(14))).verb, Verb::ReplaceTarget(other));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn what_no_replica_takes_over_for_is_repaired_and_so_is_what_a_rebuild_left() {
     let (mut volume, t) = (with_replica(), Time::from_secs);
     let swap = only(fails(&mut volume, t(2), &[(Purpose::Data, false), LACKS]));
     end(&mut volume, t(2), &swap, Outcome::Failed);
-    assert_eq!(only(changes(&mut volume, t(2))).verb, Verb::ReplaceTargets { mirror: 0 });
+    assert_eq!(only(changes(&mut volume, t(2))).verb, Verb::ReplaceTargets(0));
 
     let mut volume = with_replica();
     let swap = only(fails(&mut volume, t(2), &[(Purpose::Data, false), REPLICA]));
@@ -89,10 +89,10 @@ fn what_no_replica_takes_over_for_is_repaired_and_so_is_what_a_rebuild_left() {
     for at in [7, 17, 37, 77] {
         volume.handle(t(at), Event::Tick);
         let rebuild = only(changes(&mut volume, t(at)));
-        assert_eq!(rebuild.verb, Verb::ReplaceTarget { target: LOST });
+        assert_eq!(rebuild.verb, Verb::ReplaceTarget(LOST));
         end(&mut volume, t(at), &rebuild, Outcome::Failed);
     }
-    assert_eq!(only(changes(&mut volume, t(77))).verb, Verb::ReplaceTargets { mirror: 1 });
+    assert_eq!(only(changes(&mut volume, t(77))).verb, Verb::ReplaceTargets(1));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_replica_that_is_in_use_is_dropped_later_and_not_rebuilt() {
     end(&mut volume, t(2), &swap, Outcome::Made { bytes: 0, took: Time::ZERO });
     volume.handle(t(3), ended(1));
     let drop = only(changes(&mut volume, t(3)));
-    assert_eq!(drop.verb, Verb::DropMirror { mirror: 1 });
+    assert_eq!(drop.verb, Verb::DropMirror(1));
     end(&mut volume, t(3), &drop, Outcome::Failed);
     assert_eq!((changes(&mut volume, t(3)), volume.next_deadline()), (vec![], Some(t(5))));
     assert_eq!(volume.owner(FILE, Aspect::Shape), Some(Mechanism::Replicas), "until it is gone");
@@ -139,16 +139,16 @@ fn what_an_earlier_driver_left_is_adopted_if_it_is_complete_and_goes_once_the_qu
     let (half, unwanted) = (FileId(2), FileId(3));
     for (file, replica) in [(FILE, REPLICA), (half, LACKS), (unwanted, REPLICA)] {
         volume.handle(t(1), Event::File(file, lies(&[DATA, replica])));
-        volume.handle(t(1), Event::Job(replica::Event::Adopted { file }));
+        volume.handle(t(1), Event::Job(replica::Event::Adopted(file)));
     }
     let all = |changes: Vec<Change>| changes.into_iter().map(|change| (change.file, change.verb)).collect::<Vec<_>>();
-    assert_eq!(all(changes(&mut volume, t(1))), [(half, Verb::DropMirror { mirror: 1 })]);
+    assert_eq!(all(changes(&mut volume, t(1))), [(half, Verb::DropMirror(1))]);
     volume.handle(t(61), Event::Tick);
     assert_eq!(all(changes(&mut volume, t(61))), [], "the queue does not answer");
-    for event in [Event::Job(replica::Event::System { nodes: 8 }), submitted(1), Event::Job(replica::Event::Tick)] {
+    for event in [Event::Job(replica::Event::System(8)), submitted(1), Event::Job(replica::Event::Tick)] {
         volume.handle(t(62), event);
     }
-    assert_eq!(all(changes(&mut volume, t(62))), [(unwanted, Verb::DropMirror { mirror: 1 })]);
+    assert_eq!(all(changes(&mut volume, t(62))), [(unwanted, Verb::DropMirror(1))]);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_file_with_several_mirrors_is_protected_as_it_is() {
     volume.handle(t(1), submitted(1));
     assert_eq!(changes(&mut volume, t(1)), []);
     assert_eq!(volume.replication().and_then(|all| all.life(FILE)), Some(replica::Life::Complete));
-    volume.handle(t(2), Event::File(FILE, FileEvent::Complained { target: LOST }));
+    volume.handle(t(2), Event::File(FILE, FileEvent::Complained(LOST)));
     volume.handle(t(2), ended(1));
     assert_eq!(changes(&mut volume, t(2)), [], "it has none that takes over, or that goes");
 }

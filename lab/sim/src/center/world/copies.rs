@@ -128,7 +128,7 @@ impl World<'_> {
     pub(super) fn copies_returned(&mut self, node: u16) {
         let now = self.now;
         if let Some(copies) = &mut self.copies {
-            copies.failover.handle(now, failover::Event::TargetReturned { target: TargetId(node) });
+            copies.failover.handle(now, failover::Event::TargetReturned(TargetId(node)));
         }
     }
 
@@ -141,7 +141,7 @@ impl World<'_> {
     pub(super) fn copies_ended(&mut self, id: JobId) {
         let now = self.now;
         if let Some(copies) = &mut self.copies {
-            copies.tell(now, Event::Ended { job: id });
+            copies.tell(now, Event::Ended(id));
         }
     }
 
@@ -155,7 +155,7 @@ impl World<'_> {
         let Some(copies) = &mut self.copies else { return };
         if let Some(replica) = copies.there.get_mut(&job).filter(|replica| replica.epoch == epoch) {
             replica.complete = true;
-            copies.tell(now, Event::Created { file: FileId(u64::from(job)) });
+            copies.tell(now, Event::Created(FileId(u64::from(job))));
         }
     }
 
@@ -169,8 +169,8 @@ impl World<'_> {
             let Some(replica) = copies.there.remove(&job) else { continue };
             copies.bytes -= replica.bytes;
             let file = FileId(u64::from(job));
-            copies.failover.handle(now, failover::Event::Forget { file });
-            let event = if replica.complete { Event::Lost { file } } else { Event::CreateFailed { file } };
+            copies.failover.handle(now, failover::Event::Forget(file));
+            let event = if replica.complete { Event::Lost(file) } else { Event::CreateFailed(file) };
             copies.tell(now, event);
         }
     }
@@ -185,10 +185,10 @@ impl World<'_> {
             complete.and_then(|replica| replica.pairs.iter().find(|(own, _)| *own == node)).map(|(_, other)| *other);
         let Some(other) = other.filter(|other| !down.has(*other)) else { return false };
         let key = failover::Key { file, target };
-        copies.failover.handle(now, failover::Event::Complained { key });
+        copies.failover.handle(now, failover::Event::Complained(key));
         while let Some(action) = copies.failover.poll() {
             if let failover::Action::Swap { key, .. } = action {
-                copies.failover.handle(now, failover::Event::Swapped { key });
+                copies.failover.handle(now, failover::Event::Swapped(key));
             }
         }
         copies.swapped += 1;
@@ -205,7 +205,7 @@ impl World<'_> {
         let (now, down, layout) = (self.now, self.down, self.layouts[job as usize]);
         let Some(copies) = &mut self.copies else { return };
         let key = failover::Key { file: FileId(u64::from(job)), target: TargetId(node) };
-        copies.failover.handle(now, failover::Event::Rebuilt { key });
+        copies.failover.handle(now, failover::Event::Rebuilt(key));
         let Some(replica) = copies.there.get_mut(&job) else { return };
         let mut both = layout;
         replica.pairs.iter().for_each(|(_, other)| both.insert(*other));
@@ -246,8 +246,8 @@ impl World<'_> {
                     if let Some(replica) = copies.there.remove(&(file.0 as u32)) {
                         copies.bytes -= replica.bytes;
                     }
-                    copies.failover.handle(now, failover::Event::Forget { file });
-                    copies.tell(now, Event::Removed { file });
+                    copies.failover.handle(now, failover::Event::Forget(file));
+                    copies.tell(now, Event::Removed(file));
                 }
             }
         }
@@ -260,7 +260,7 @@ impl World<'_> {
         let whole: NodeSet = layout.and(&self.down);
         let pairs = if whole.is_empty() { counterparts(&layout, self.setup.io_nodes, &self.down) } else { None };
         let Some(pairs) = pairs else {
-            return copies.tell(now, Event::CreateFailed { file: FileId(u64::from(job)) });
+            return copies.tell(now, Event::CreateFailed(FileId(u64::from(job))));
         };
         copies.epoch += 1;
         let epoch = copies.epoch;

@@ -87,7 +87,7 @@ impl PageCache {
         while let Some(action) = self.level.poll() {
             match action {
                 Action::Fetch(fetch) => wants.fetches.push((fetch.id, u64::from(fetch.span.len) * PAGE)),
-                Action::Deliver { request, .. } | Action::Fail { request } => wants.delivered.push(request.0),
+                Action::Deliver { request, .. } | Action::Fail(request) => wants.delivered.push(request.0),
                 // The kernel's block layer does not distinguish awaited reads.
                 Action::Hurry { .. } => {}
                 Action::Hit { .. } | Action::Wait { .. } | Action::Store { .. } | Action::Evict { .. } => {}

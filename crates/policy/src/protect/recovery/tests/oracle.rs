@@ -117,7 +117,7 @@ impl Oracle {
 
     fn see(&mut self, action: Action) {
         match action {
-            Action::ChooseSpare { key } => {
+            Action::ChooseSpare(key) => {
                 let known = self.keys.entry(key).or_default();
                 assert!(!known.active, "one recovery per key");
                 let read_to = std::mem::take(&mut known.read_to);
@@ -149,7 +149,7 @@ impl Oracle {
                 assert_eq!(result == Finished::Complete, complete);
                 assert!(!self.waiting.iter().any(|(_, k, _)| *k == key), "nobody waits for what is over");
             }
-            Action::Forgotten { key } => {
+            Action::Forgotten(key) => {
                 assert!(!self.machine.knows(key), "it begins anew");
                 assert!(!self.waiting.iter().any(|(_, k, _)| *k == key), "nobody waits for what is forgotten");
                 assert!(!self.owed.iter().any(|owed| owed.key() == key), "nothing is owed");
@@ -214,12 +214,12 @@ impl Oracle {
                 let (new_object, sources) = (ObjectId(self.objects), 1 + (self.objects % 3) as u32);
                 self.tell(Event::SpareReady { key, new_object, rows, sources });
             }
-            (Owed::Spare(key), Some(_)) => self.tell(Event::SpareFailed { key }),
+            (Owed::Spare(key), Some(_)) => self.tell(Event::SpareFailed(key)),
             (Owed::Publish(key), None) => {
                 self.keys.entry(key).or_default().published = true;
-                self.tell(Event::Published { key });
+                self.tell(Event::Published(key));
             }
-            (Owed::Publish(key), Some(_)) => self.tell(Event::PublishFailed { key }),
+            (Owed::Publish(key), Some(_)) => self.tell(Event::PublishFailed(key)),
             (Owed::Row(key, row), None) => {
                 self.keys.entry(key).or_default().patched.insert(row);
                 self.tell(Event::Patched { key, row });
@@ -248,7 +248,7 @@ impl Oracle {
             }
             Step::Repair { key: n } => {
                 self.forget_what_ended(key(n));
-                self.tell(Event::RepairWanted { key: key(n) });
+                self.tell(Event::RepairWanted(key(n)));
             }
             Step::Answer { which, failure } if !self.owed.is_empty() => {
                 self.answer(which % self.owed.len(), failure);
@@ -256,13 +256,13 @@ impl Oracle {
             Step::Cancel { which } if !self.waiting.is_empty() => {
                 let at = which % self.waiting.len();
                 let (waiter, ..) = self.waiting.remove(at).expect("in range");
-                self.tell(Event::Cancel { waiter });
+                self.tell(Event::Cancel(waiter));
             }
             Step::Abandon { key: n } => {
                 let known = self.keys.entry(key(n)).or_default();
                 known.abandoned = self.machine.knows(key(n));
                 known.active = false;
-                self.tell(Event::Abandoned { key: key(n) });
+                self.tell(Event::Abandoned(key(n)));
             }
             Step::Wait { millis } => {
                 self.now = self.now + Time::from_millis(millis);
@@ -357,7 +357,7 @@ proptest! {
         let rows: u64 = oracle.keys.values().map(|k| k.rows).sum();
         // All recoveries are durable.
         for key in oracle.keys.keys() {
-            oracle.machine.handle(Time::ZERO, Event::Closed { key: *key });
+            oracle.machine.handle(Time::ZERO, Event::Closed(*key));
         }
         let stats = oracle.machine.stats();
         prop_assert_eq!((stats.fetches, stats.rows_patched, stats.rows_failed), (rows, rows, 0));

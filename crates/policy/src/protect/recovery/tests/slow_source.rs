@@ -76,11 +76,11 @@ fn run(config: Config, rows_lost: u64, mut readers: Vec<Reader>) -> (f64, f64) {
         while let Some(event) = events.pop() {
             for action in after(&mut machine, time(now), event) {
                 match action {
-                    Action::ChooseSpare { key } => {
+                    Action::ChooseSpare(key) => {
                         let new_object = ObjectId(200 + key.file.0);
                         events.push(Event::SpareReady { key, new_object, rows: rows_lost, sources: 1 });
                     }
-                    Action::Publish { key, .. } => events.push(Event::Published { key }),
+                    Action::Publish { key, .. } => events.push(Event::Published(key)),
                     Action::Fetch { key, row, .. } => drop(rows.insert((key.file.0, row), 1.0)),
                     Action::Wake { waiter, outcome } => {
                         assert_eq!(outcome, Outcome::Ok);
