@@ -11,7 +11,6 @@
 
 pub mod features;
 pub mod network;
-pub mod recent;
 pub mod rules;
 
 /// Request as the classifiers see it.

@@ -28,4 +28,5 @@ pub mod stripe;
 pub mod tier;
 pub mod trace;
 pub mod volume;
+pub mod widths;
 pub mod world;

@@ -3,6 +3,9 @@
 //! Windows are not clean: they contain some foreign requests, a few percent of writes in a read-only pattern, and jumps
 //! between runs. The amount of disturbance is a guess. The label is the intended pattern, whatever the disturbance.
 
+pub mod recent;
+pub mod train;
+
 use crate::generate::Rng;
 use policy::pattern::features::{Features, WINDOW, WINDOW_MIN, features};
 use policy::pattern::network::Network;
@@ -92,12 +95,12 @@ impl Default for Training {
 pub fn train(how: Training) -> Network {
     let mut samples = samples(how.seed, how.each, how.noise);
     let mut rng = Rng::new(how.seed, 1);
-    let mut network = Network::new(|| rng.unit() - 0.5);
+    let mut network = train::untrained(|| rng.unit() - 0.5);
     let mut order = Rng::new(how.seed, 2);
     for epoch in 0..how.epochs {
         order.shuffle(&mut samples);
         let rate = how.rate / (1.0 + epoch as f64 / how.epochs.max(1) as f64 * 4.0);
-        samples.iter().for_each(|(features, label)| network.learn(features, *label, rate));
+        samples.iter().for_each(|(features, label)| train::learn(&mut network, features, *label, rate));
     }
     network
 }

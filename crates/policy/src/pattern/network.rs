@@ -1,14 +1,10 @@
 //! Small feed-forward network: seven features, one hidden layer of sigmoid units, and three groups of outputs with one
 //! label each.
 //!
-//! Training is plain stochastic gradient descent on the cross entropy of each group. Everything random (first weights,
-//! order of the samples) is passed in, so the same numbers give the same network.
-//!
 //! The weights live in a text file with the record of their training in its comments ([`BUILT_IN`]).
 
 use super::features::{FEATURES, Features, features};
 use super::{Classifier, Hints, Label, Mix, Order, Request, Sizes};
-use std::fmt::Write as _;
 
 /// Number of hidden units.
 pub const HIDDEN: usize = 10;
@@ -20,42 +16,21 @@ const GROUPS: [std::ops::Range<usize>; 3] = [0..3, 3..6, 6..8];
 pub const BUILT_IN: &str = include_str!("weights.txt");
 
 /// Weights of the network; the last of each row is the bias.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
-    hidden: [[f64; FEATURES + 1]; HIDDEN],
-    output: [[f64; HIDDEN + 1]; OUTPUTS],
+    /// Weights of the hidden units.
+    pub hidden: [[f64; FEATURES + 1]; HIDDEN],
+    /// Weights of the outputs.
+    pub output: [[f64; HIDDEN + 1]; OUTPUTS],
 }
 
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Returns the output of each group that stands for a label.
-fn targets(label: Label) -> [usize; 3] {
-    let mix = match label.mix {
-        Mix::ReadOnly => 0,
-        Mix::WriteOnly => 1,
-        Mix::Mixed => 2,
-    };
-    let order = match label.order {
-        Order::Sequential => 3,
-        Order::Strided => 4,
-        Order::Random => 5,
-    };
-    [mix, order, if label.sizes == Sizes::Uniform { 6 } else { 7 }]
-}
-
 impl Network {
-    /// Creates a network with first weights from `random`, between -1 and 1.
-    pub fn new(mut random: impl FnMut() -> f64) -> Network {
-        let mut row = || -> f64 { random() };
-        let mut network = Network { hidden: [[0.0; FEATURES + 1]; HIDDEN], output: [[0.0; HIDDEN + 1]; OUTPUTS] };
-        network.hidden.iter_mut().flatten().for_each(|weight| *weight = row());
-        network.output.iter_mut().flatten().for_each(|weight| *weight = row());
-        network
-    }
-
-    fn forward(&self, features: &Features) -> ([f64; HIDDEN], [f64; OUTPUTS]) {
+    /// Returns the values of the hidden units and of the outputs.
+    pub fn forward(&self, features: &Features) -> ([f64; HIDDEN], [f64; OUTPUTS]) {
         let mut hidden = [0.0; HIDDEN];
         for (unit, weights) in hidden.iter_mut().zip(&self.hidden) {
             let sum: f64 = weights.iter().zip(features).map(|(w, x)| w * x).sum();
@@ -86,11 +61,6 @@ impl Network {
         }
     }
 
-    /// Returns the label of features.
-    pub fn label(&self, features: &Features) -> Label {
-        Network::largest(&self.forward(features).1)
-    }
-
     fn largest(output: &[f64; OUTPUTS]) -> Label {
         let best = |group: std::ops::Range<usize>| {
             group.clone().max_by(|a, b| output[*a].total_cmp(&output[*b])).unwrap_or(group.start) - group.start
@@ -103,46 +73,9 @@ impl Network {
         }
     }
 
-    /// Makes one step of gradient descent on one sample.
-    pub fn learn(&mut self, features: &Features, label: Label, rate: f64) {
-        let (hidden, output) = self.forward(features);
-        let wanted = targets(label);
-        let mut back = [0.0; HIDDEN];
-        for (n, weights) in self.output.iter_mut().enumerate() {
-            let error = output[n] - f64::from(u8::from(wanted.contains(&n)));
-            for (unit, weight) in back.iter_mut().zip(weights.iter()) {
-                *unit += error * weight;
-            }
-            for (weight, unit) in weights.iter_mut().zip(&hidden) {
-                *weight -= rate * error * unit;
-            }
-            weights[HIDDEN] -= rate * error;
-        }
-        for ((weights, unit), back) in self.hidden.iter_mut().zip(&hidden).zip(&back) {
-            let slope = back * unit * (1.0 - unit);
-            for (weight, x) in weights.iter_mut().zip(features) {
-                *weight -= rate * slope * x;
-            }
-            weights[FEATURES] -= rate * slope;
-        }
-    }
-
-    /// Returns the text of a weights file; `record` describes the training, line by line.
-    pub fn to_text(&self, record: &str) -> String {
-        let mut text = String::new();
-        record.lines().for_each(|line| text += &format!("# {line}\n"));
-        let mut rows = |name: &str, row: &[f64]| {
-            let weights: Vec<String> = row.iter().map(|weight| format!("{weight:.6}")).collect();
-            let _ = writeln!(text, "{name} {}", weights.join(" "));
-        };
-        self.hidden.iter().for_each(|row| rows("hidden", row));
-        self.output.iter().for_each(|row| rows("output", row));
-        text
-    }
-
     /// Parses a weights file. The error names the wrong line.
     pub fn parse(text: &str) -> Result<Network, String> {
-        let mut network = Network::new(|| 0.0);
+        let mut network = Network::default();
         let (mut hidden, mut output) = (0, 0);
         for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#') && !line.trim().is_empty())
         {
@@ -186,38 +119,8 @@ impl Classifier for Network {
 mod tests {
     use super::*;
 
-    fn random(seed: u64) -> impl FnMut() -> f64 {
-        let mut state = seed;
-        move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as f64 / f64::from(1u32 << 30) - 1.0
-        }
-    }
-
     #[test]
-    fn learning_is_down_the_gradient_and_repeatable() {
-        let train = || {
-            let mut network = Network::new(random(1));
-            let reads = |x: f64| [x, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0];
-            let of = |mix| Label { mix, order: Order::Sequential, sizes: Sizes::Uniform };
-            for _ in 0..2000 {
-                network.learn(&reads(1.0), of(Mix::ReadOnly), 0.1);
-                network.learn(&reads(0.0), of(Mix::WriteOnly), 0.1);
-                network.learn(&reads(0.5), of(Mix::Mixed), 0.1);
-            }
-            let said = [1.0, 0.0, 0.5].map(|x| network.label(&reads(x)));
-            assert_eq!(said, [of(Mix::ReadOnly), of(Mix::WriteOnly), of(Mix::Mixed)]);
-            network
-        };
-        assert_eq!(train(), train());
-    }
-
-    #[test]
-    fn a_weights_file_is_read_back_and_mistakes_are_named() {
-        let text = Network::new(random(7)).to_text("trained on nothing\nat all");
-        assert!(text.starts_with("# trained on nothing\n# at all\nhidden "));
-        let back = Network::parse(&text).unwrap();
-        assert_eq!(back.to_text("trained on nothing\nat all"), text);
+    fn mistakes_in_a_weights_file_are_named() {
         for (wrong, said) in [
             ("", "0 hidden and 0 output"),
             ("hidden 1 2", "line 1: a row has 8 weights"),

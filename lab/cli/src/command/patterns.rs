@@ -117,7 +117,7 @@ fn training(args: &TrainArgs) -> Result<u8> {
         seed.wrapping_add(98),
         other.all
     );
-    shown::text(&network.to_text(&record))?;
+    shown::text(&sim::patterns::train::to_text(&network, &record))?;
     Ok(0)
 }
 

@@ -9,6 +9,7 @@ use super::model::finite;
 use crate::table::{self, Answer, Output, column};
 use policy::stripe::model::{Parameters, Prediction, Scaling};
 use serde_json::json;
+use sim::widths::Widths as _;
 use std::fmt::Write as _;
 
 /// Rates of the axes, in requests per second.

@@ -7,6 +7,7 @@ use crate::table::{self, Answer, Column, Output, column};
 use node::control::Problem;
 use policy::stripe::model::{Parameters, Prediction};
 use serde_json::json;
+use sim::widths::Widths as _;
 
 pub fn model(args: &ModelArgs) -> Result<Answer> {
     let parameters = args.scaling.of(args.device.parameters()?);

@@ -1,7 +1,7 @@
 //! The last requests of a file, in a ring of [`WINDOW`] entries.
 
-use super::Request;
-use super::features::WINDOW;
+use policy::pattern::Request;
+use policy::pattern::features::WINDOW;
 use std::collections::VecDeque;
 
 /// Last requests of a file, oldest first.
