@@ -135,28 +135,35 @@ impl Core {
         let Some(record) = table.jobs.get_mut(&id) else { return };
         let ok = report.ending.is_success();
         let why = (!ok).then(|| why(record, kind, &report));
-        let took_ms = report.ended_ms.saturating_sub(report.started_ms);
+        if ok && kind == PartKind::StageIn {
+            self.tell(record, Now::Arrived(Some(report.ended_ms.saturating_sub(report.started_ms))));
+        }
+        let cancelled = record.own.cancelled && (!ok || record.own.is_unfinished());
+        self.part_over(record, report, cancelled, why);
+        table.machine.handle(self.now(), Event::Ended { id: number(id, kind), ok });
+        self.prune(table);
+    }
+
+    /// Saves the end of a part. The job waits for its next part, or is over.
+    pub fn part_over(self: &Arc<Self>, record: &mut Record, report: PartReport, cancelled: bool, why: Option<String>) {
+        let (kind, ok) = (report.kind, report.ending.is_success());
         if let Some(part) = record.part_mut(kind) {
             part.progress = if ok { Progress::Done } else { Progress::Failed };
             part.report = Some(report);
         }
-        if kind == PartKind::StageIn {
-            self.tell(record, if ok { Now::Arrived(Some(took_ms)) } else { Now::Failed });
+        if !ok && kind == PartKind::StageIn {
+            self.tell(record, Now::Failed);
         }
-        // A cancel has dropped the waiting parts.
-        let more = record.own.parts.iter().any(|part| matches!(part.progress, Progress::Waiting | Progress::Dropped));
-        if record.own.cancelled && (!ok || more) {
+        if cancelled {
             self.finish(record, JobState::Cancelled, None);
         } else if !ok {
             self.finish(record, JobState::Failed, why);
-        } else if more {
+        } else if record.own.is_unfinished() {
             record.enter(JobState::Queued, format!("its {kind} succeeded; waits for its turn"));
             self.keep(record);
         } else {
             self.finish(record, JobState::Completed, None);
         }
-        table.machine.handle(self.now(), Event::Ended { id: number(id, kind), ok });
-        self.prune(table);
     }
 
     pub fn finish(self: &Arc<Self>, record: &mut Record, state: JobState, why: Option<String>) {

@@ -426,13 +426,6 @@ fn over(core: &Arc<Core>, record: &mut Record, kind: PartKind, ending: Ending) {
     let ok = ending.is_success();
     let reason =
         (!ok).then(|| format!("{}; see `entrepot job log {} --part {kind}`", why(record, kind, &report), record.id));
-    if let Some(part) = record.part_mut(kind) {
-        part.progress = if ok { Progress::Done } else { Progress::Failed };
-        part.report = Some(report);
-    }
-    if !ok && kind == PartKind::StageIn {
-        core.tell(record, backend::Now::Failed);
-    }
     if !ok {
         // The scheduler drops the dependent parts itself, as requested at submission.
         record
@@ -442,16 +435,7 @@ fn over(core: &Arc<Core>, record: &mut Record, kind: PartKind, ending: Ending) {
             .filter(|part| part.progress == Progress::Waiting)
             .for_each(|part| part.progress = Progress::Dropped);
     }
-    let more = record.own.parts.iter().any(|part| part.progress == Progress::Waiting);
-    if !ok && (record.own.cancelled || ending == Ending::Cancelled) {
-        core.finish(record, JobState::Cancelled, None);
-    } else if !ok {
-        core.finish(record, JobState::Failed, reason);
-    } else if more {
-        record.enter(JobState::Queued, format!("its {kind} succeeded; waits for its turn"));
-        core.keep(record);
-    } else {
-        core.finish(record, JobState::Completed, None);
-    }
+    let cancelled = !ok && (record.own.cancelled || ending == Ending::Cancelled);
+    core.part_over(record, report, cancelled, reason);
     core.changed.notify_all();
 }

@@ -44,6 +44,13 @@ pub(super) struct RunnerJob {
     pub external: Option<External>,
 }
 
+impl RunnerJob {
+    /// Whether a part is to come, or was dropped by a cancel.
+    pub fn is_unfinished(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part.progress, Progress::Waiting | Progress::Dropped))
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PartRecord {
     pub kind: PartKind,
