@@ -140,12 +140,12 @@ impl BlockCache {
 
     /// Starts a log of the level's events and actions.
     pub fn start_log(&self) {
-        self.inner.lock().level.start_log();
+        self.inner.lock().level.log.start();
     }
 
     /// The log so far.
     pub fn log(&self) -> Vec<Logged> {
-        self.inner.lock().level.log().to_vec()
+        self.inner.lock().level.log.lines().to_vec()
     }
 
     /// Counters since the start.

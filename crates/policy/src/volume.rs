@@ -85,7 +85,8 @@ pub struct Volume {
     /// Number of known files above which files at rest are forgotten.
     forget_at: usize,
     says: VecDeque<Action>,
-    log: Log<Event, Action>,
+    /// Log of its events and actions, for tests.
+    pub log: Log<Event, Action>,
     now: Time,
 }
 
@@ -165,16 +166,6 @@ impl Volume {
     /// Whether a write of a checkpoint may go on at once; if so it counts.
     pub fn admit(&mut self, now: Time, request: u64, len: u64) -> bool {
         self.burst.as_mut().is_none_or(|burst| burst.admission.admit(now, request, len))
-    }
-
-    /// Logs all events and actions from now on.
-    pub fn start_log(&mut self) {
-        self.log.start();
-    }
-
-    /// Lines of the log.
-    pub fn log(&self) -> &[Logged] {
-        self.log.lines()
     }
 
     fn file_event(&mut self, id: FileId, event: FileEvent) {

@@ -205,12 +205,12 @@ impl<S: Iterator<Item = Access>> World<S> {
 
     /// Starts logs of the events and actions of the levels.
     pub fn start_logs(&mut self) {
-        self.nodes.iter_mut().for_each(|node| node.level.start_log());
+        self.nodes.iter_mut().for_each(|node| node.level.log.start());
     }
 
     /// Returns the log of a level, clients' levels first, client by client; empty unless started.
     pub fn log(&self, level: usize) -> &[cache::Logged] {
-        self.nodes[level].level.log()
+        self.nodes[level].level.log.lines()
     }
 
     /// Returns the sources of the clients' requests, which may report errors after the run.

@@ -211,13 +211,13 @@ impl Adapt {
     /// Starts a log of the tier machine's inputs and outputs, for a comparison of drivers.
     pub fn start_log(&self) {
         if let Some(tiers) = self.driver.machine().tiers_mut() {
-            tiers.start_log();
+            tiers.log.start();
         }
     }
 
     /// Inputs and outputs of the machine, without those that depend on the time of a look.
     pub fn log(&self) -> Vec<Logged> {
-        self.driver.machine().tiers().map_or_else(Vec::new, |tiers| tiers.log().to_vec())
+        self.driver.machine().tiers().map_or_else(Vec::new, |tiers| tiers.log.lines().to_vec())
     }
 
     /// Tier of a segment in the machine's state.

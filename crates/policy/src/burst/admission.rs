@@ -101,7 +101,8 @@ pub struct Admission {
     piece: u64,
     rates: Rates,
     actions: VecDeque<Action>,
-    log: Log<Event, Action>,
+    /// Log of its events and actions, for tests.
+    pub log: Log<Event, Action>,
 }
 
 impl Admission {
@@ -162,16 +163,6 @@ impl Admission {
         }
         self.wrote(now, now, request, len);
         true
-    }
-
-    /// Starts the log of events and actions.
-    pub fn start_log(&mut self) {
-        self.log.start();
-    }
-
-    /// Returns the log.
-    pub fn log(&self) -> &[Logged] {
-        self.log.lines()
     }
 
     fn hold(&mut self, now: Time, request: u64, held: Held) {

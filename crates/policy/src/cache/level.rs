@@ -13,7 +13,7 @@ mod replay;
 mod tally;
 
 use super::config::LevelConfig;
-use super::event::{Action, Event, Logged, Outcome};
+use super::event::{Action, Event, Outcome};
 use super::flight::{Flight, Waiting};
 use super::stats::{Stats, StreamStats};
 use crate::block::pages::Pages;
@@ -47,7 +47,8 @@ pub struct Level {
     aheads: Vec<Ahead>,
     done: Vec<Waiting>,
     actions: VecDeque<Action>,
-    log: Log<Event, Action>,
+    /// Log of its events and actions, for tests.
+    pub log: Log<Event, Action>,
     stats: Stats,
     tally: Option<Tally>,
     /// Whether fetches are done at once: a replay without a device.
@@ -91,16 +92,6 @@ impl Level {
             instant: false,
             config,
         })
-    }
-
-    /// Starts a log of events and actions: two drivers do the same if their logs are equal.
-    pub fn start_log(&mut self) {
-        self.log.start();
-    }
-
-    /// Log so far; empty unless started.
-    pub fn log(&self) -> &[Logged] {
-        self.log.lines()
     }
 
     /// Whether a block is resident.

@@ -61,7 +61,8 @@ pub struct Reorganizer {
     pane: Counting,
     paused: bool,
     stats: Stats,
-    log: Log<Event, Action>,
+    /// Log of its events and actions, for tests.
+    pub log: Log<Event, Action>,
 }
 
 /// Sums within a pane.
@@ -146,16 +147,6 @@ impl Reorganizer {
     fn spend(&mut self, now: Time, bytes: u64) {
         let budget = if self.is_idle(now) { &mut self.idle_budget } else { &mut self.busy_budget };
         self.budget_at = budget.take(now, bytes);
-    }
-
-    /// Logs all events and actions from now on.
-    pub fn start_log(&mut self) {
-        self.log.start();
-    }
-
-    /// Lines of the log.
-    pub fn log(&self) -> &[Logged] {
-        self.log.lines()
     }
 
     /// Pace of an action towards applications, and the bytes of its steps. `None` if it does not yield: urgent moves

@@ -42,13 +42,13 @@ fn live(more: &str, setup: &Setup, moments: &[Logged]) -> Vec<Logged> {
     let look_every = simulated.burst.expect("a buffer").look_every;
     let burst = volume::BurstConfig { look_every, ..file.burst.machine(setup.device.capacity as u64) };
     let mut machine = Volume::new(volume::Config { burst: Some(burst), ..simulated }, Time::ZERO);
-    machine.start_log();
+    machine.log.start();
     for moment in moments {
         let Logged::Event(at, event) = moment else { continue };
         machine.handle(*at, event.clone());
         machine.drain().for_each(drop);
     }
-    machine.log().to_vec()
+    machine.log.lines().to_vec()
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn setup() -> Setup {
 /// Leads a volume's machine through the moments of a log, with what the mount's counters make of the requests.
 fn live(setup: &Setup, drive: &Drive, requests: &[Request], moments: &[Logged]) -> Vec<Logged> {
     let mut volume = Volume::new(setup.volume(drive).config, Time::ZERO);
-    volume.start_log();
+    volume.log.start();
     let (load, mut left) = (Load::default(), requests.iter().peekable());
     for moment in moments {
         let Logged::Event(at, event) = moment else { continue };
@@ -49,7 +49,7 @@ fn live(setup: &Setup, drive: &Drive, requests: &[Request], moments: &[Logged]) 
         volume.handle(*at, event);
         volume.drain().for_each(drop);
     }
-    volume.log().to_vec()
+    volume.log.lines().to_vec()
 }
 
 #[test]

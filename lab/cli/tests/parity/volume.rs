@@ -129,13 +129,13 @@ fn live(toml: &str, moments: &[Logged]) -> Vec<Logged> {
         repairs: true,
     };
     let mut volume = Volume::new(machine, Time::ZERO);
-    volume.start_log();
+    volume.log.start();
     for moment in moments {
         let Logged::Event(at, event) = moment else { continue };
         volume.handle(*at, event.clone());
         volume.drain().for_each(drop);
     }
-    volume.log().to_vec()
+    volume.log.lines().to_vec()
 }
 
 /// Debug text of a line: an unknown number in a reason is NaN and not equal to itself.

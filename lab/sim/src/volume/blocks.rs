@@ -129,11 +129,11 @@ fn play_with(mut setup: Setup, blocks: &Blocks, requests: &Requests, logged: boo
     let targets = std::mem::take(&mut setup.targets);
     let mut world = World::new(&setup, targets);
     if let Some(tiers) = world.volume.tiers_mut().filter(|_| logged) {
-        tiers.start_log();
+        tiers.log.start();
     }
     world.playing = Some(Box::new(Playing::new(blocks, requests)));
     world.run();
-    let log = world.volume.tiers().map_or_else(Vec::new, |tiers| tiers.log().to_vec());
+    let log = world.volume.tiers().map_or_else(Vec::new, |tiers| tiers.log.lines().to_vec());
     (world.played(), log)
 }
 

@@ -148,9 +148,9 @@ pub fn observe(mut setup: Setup) -> Observed {
 pub fn run_logged(mut setup: Setup) -> (Figures, Vec<Logged>) {
     let targets = std::mem::take(&mut setup.targets);
     let mut world = World::new(&setup, targets);
-    world.volume.start_log();
+    world.volume.log.start();
     world.run();
-    let log = world.volume.log().to_vec();
+    let log = world.volume.log.lines().to_vec();
     (world.figures(), log)
 }
 
