@@ -20,6 +20,8 @@
 
 mod carry;
 mod counts;
+#[cfg(any(test, feature = "doubles"))]
+mod doubles;
 mod files;
 mod frames;
 mod piece;
@@ -37,9 +39,7 @@ use files::Files;
 use frames::{Frame, Frames};
 use object::target::Queued;
 use parking_lot::Mutex;
-use policy::cache::{
-    Block, ConfigError, Event, FetchId, INDEX_MAX, Level, LevelConfig, Logged, Request, RequestId, Span,
-};
+use policy::cache::{Block, ConfigError, Event, FetchId, INDEX_MAX, Level, LevelConfig, Request, RequestId, Span};
 use policy::machine::Machine;
 use policy::precedence::Class;
 use policy::{FileId, Time};
@@ -138,34 +138,12 @@ impl BlockCache {
         }))
     }
 
-    /// Starts a log of the level's events and actions.
-    pub fn start_log(&self) {
-        self.inner.lock().level.log.start();
-    }
-
-    /// The log so far.
-    pub fn log(&self) -> Vec<Logged> {
-        self.inner.lock().level.log.lines().to_vec()
-    }
-
     /// Counters since the start.
     pub fn counts(&self) -> CacheCounts {
         let inner = self.inner.lock();
         let bytes = inner.frames.made() as u64 * BLOCK;
         let around = self.around.load(Ordering::Relaxed);
         CacheCounts::new(&inner.level, bytes, self.speculative.load(Ordering::Relaxed), around)
-    }
-
-    /// Whether the invariants hold, the level's own included; takes time linear in the size.
-    pub fn check(&self) -> Result<(), String> {
-        let inner = self.inner.lock();
-        inner.level.check().map_err(|violation| violation.to_string())?;
-        let flying: usize = inner.flying.values().filter(|f| f.keep).map(|f| f.span.len as usize).sum();
-        let (resident, used) = (inner.frames.resident(), inner.level.inventory() as usize);
-        if resident + flying != used {
-            return Err(format!("{resident} frames are filled and {flying} on the way, the level has {used} blocks"));
-        }
-        inner.frames.check()
     }
 
     /// Starts a request. Resident bytes are copied into `buf`.

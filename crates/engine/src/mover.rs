@@ -11,6 +11,8 @@
 
 mod copy;
 mod crash;
+#[cfg(any(test, feature = "doubles"))]
+mod doubles;
 mod drain;
 mod journal;
 mod mend;
@@ -95,20 +97,9 @@ impl Mover {
         self
     }
 
-    /// For tests: calls `hook` at every step; an error of `hook` simulates the death of the daemon at that step.
-    pub fn with_crash_hook(mut self, hook: CrashHook) -> Mover {
-        self.crash = Some(hook);
-        self
-    }
-
     /// Progress of the moves, for `entrepot status`.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
-    }
-
-    /// Changes the rate from now on.
-    pub fn set_rate(&self, rate_bytes_per_sec: Option<u64>) {
-        self.throttle.lock().set_rate(self.now(), rate_bytes_per_sec);
     }
 
     /// Ends waits and running moves with `Busy`; unfinished moves are undone.

@@ -80,12 +80,6 @@ impl Repair {
         self.wait(&wait, WAIT_MAX * 100)
     }
 
-    /// Patched rows and total rows of the object at `at`, while it is being recovered.
-    pub fn progress(&self, file: &Arc<File>, at: Position) -> Option<(u64, u64)> {
-        let (file_id, object) = named(file, at)?;
-        self.driver.progress(file_id, object.id)
-    }
-
     /// Counters of the machine.
     pub fn counts(&self) -> recovery::Stats {
         self.driver.counts()

@@ -19,6 +19,8 @@
 
 pub mod burst;
 mod carry;
+#[cfg(any(test, feature = "doubles"))]
+mod doubles;
 mod driver;
 mod forks;
 mod gauges;
@@ -152,11 +154,6 @@ impl Adapt {
             state,
             stats,
         }))
-    }
-
-    /// Records accesses and places new segments.
-    pub fn recorder(&self) -> &Arc<Recorder> {
-        &self.recorder
     }
 
     /// The burst buffer, if there is one.

@@ -93,18 +93,6 @@ pub trait Sources: Send + Sync {
     fn show(&self, file: &Arc<File>) -> Result<Option<String>>;
 }
 
-/// Source records that are kept as they are set, for volumes without staging.
-pub struct PlainSources;
-
-impl Sources for PlainSources {
-    fn set(&self, file: &Arc<File>, _uid: u32, text: &str) -> Result<()> {
-        file.set_source((!text.is_empty()).then_some(text))
-    }
-    fn show(&self, file: &Arc<File>) -> Result<Option<String>> {
-        file.source()
-    }
-}
-
 /// Limit of the bytes of writes held for room at the same time. A guess: one user alone has 448 writers of the largest
 /// size, more than a node has cores.
 const HELD_BYTES_MAX: u64 = 1 << 30;

@@ -219,14 +219,6 @@ impl Nodes {
         self.known().members().len() <= 1
     }
 
-    /// The other nodes, as text.
-    pub fn others(&self) -> String {
-        let others = self.shown().into_iter().filter(|shown| !shown.is_self);
-        let name =
-            |shown: Shown| shown.info.map_or(shown.node.to_string(), |info| format!("{} on {}", shown.node, info.host));
-        others.map(name).collect::<Vec<_>>().join(", ")
-    }
-
     /// Number of live nodes.
     pub fn count(&self) -> usize {
         self.known().members().len()

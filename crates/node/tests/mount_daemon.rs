@@ -91,7 +91,7 @@ fn an_aborted_mount_answers_with_errors() {
     let volume = volume::Volume::start(dir.path(), volume::Wanted::default());
     fs::write(volume.at.join("file"), b"bytes").unwrap();
     let mut open = File::open(volume.at.join("file")).unwrap();
-    let busy = volume.mount.unmount().unwrap_err().to_string();
+    let busy = volume.unmount().unwrap_err().to_string();
     assert!(busy.contains("cannot be ended"), "{busy}");
     volume.mount.abort().unwrap();
     let mut byte = [0];

@@ -175,5 +175,5 @@ fn a_hung_target_does_not_hang_the_mount() {
     assert_eq!((read.failed, read.bytes), (12, 4096 + 4096 + 5), "{read:?}");
     assert!(read.total_ns >= deadline.as_nanos() as u64, "{read:?}");
     drop(file);
-    volume.mount.unmount().expect("unmounting needs no target");
+    volume.unmount().expect("unmounting needs no target");
 }

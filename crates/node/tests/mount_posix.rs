@@ -246,7 +246,7 @@ fn an_unlinked_file_lives_until_it_is_closed() {
     assert_eq!((bytes.len(), &bytes[699_995..]), (700_005, &b"still here"[..]));
     drop(file);
     let at = volume.at.clone();
-    drop(volume.mount.unmount());
+    drop(volume.unmount());
     assert!(!at.join("gone").exists());
     assert_eq!(objects(&volume), 0, "its objects went with the last user");
 }
@@ -262,7 +262,7 @@ fn replacing_and_removing_leave_no_objects() {
     assert_eq!(fs::read(&c).unwrap().len(), 600_000, "its other name keeps it");
     fs::remove_file(&c).unwrap();
     fs::remove_file(&a).unwrap();
-    volume.mount.unmount().unwrap();
+    volume.unmount().unwrap();
     assert_eq!(objects(&volume), 0);
 }
 
@@ -283,7 +283,7 @@ fn empty_files_keep_no_space_when_they_go() {
     fs::remove_file(&reserved).unwrap();
     fs::rename(&emptied, &replaced).unwrap();
     fs::remove_file(&replaced).unwrap();
-    volume.mount.unmount().unwrap();
+    volume.unmount().unwrap();
     assert_eq!(objects(&volume), 0);
 }
 
@@ -305,7 +305,7 @@ fn one_object_files_are_passed_through_and_keep_their_size() {
     file.set_len(200_000).unwrap();
     drop((file, again));
     assert_eq!(fs::metadata(&path).unwrap().len(), 200_000);
-    volume.mount.unmount().unwrap();
+    volume.unmount().unwrap();
     let stub = fs::metadata(volume.dir.join("namespace/tree/one/file")).unwrap();
     assert_eq!((stub.len(), stub.nlink()), (200_000, 1), "size and marks are settled");
 }

@@ -29,10 +29,10 @@ impl Hasher for Spread {
 
 /// All frames: filled ones by block, free ones, and their total number.
 pub(super) struct Frames {
-    filled: HashMap<Block, Frame, BuildHasherDefault<Spread>>,
+    pub(super) filled: HashMap<Block, Frame, BuildHasherDefault<Spread>>,
     free: Vec<Frame>,
-    made: usize,
-    made_max: usize,
+    pub(super) made: usize,
+    pub(super) made_max: usize,
 }
 
 impl Frames {
@@ -68,19 +68,8 @@ impl Frames {
         self.free.extend(self.filled.remove(&block));
     }
 
-    pub fn resident(&self) -> usize {
-        self.filled.len()
-    }
-
     /// Number of frames that take memory: filled, on the way or free.
     pub fn made(&self) -> usize {
         self.made
-    }
-
-    pub fn check(&self) -> Result<(), String> {
-        match self.made <= self.made_max {
-            true => Ok(()),
-            false => Err(format!("{} frames, and {} is the most", self.made, self.made_max)),
-        }
     }
 }

@@ -1,7 +1,6 @@
 //! Files behind the block cache: reads through the cache, its fetches, and invalidation.
 
 use super::{File, View};
-use crate::Result;
 use crate::cache::{Asked, BLOCK_BYTES, BlockCache, Order, PieceWork, Stream, Ticket};
 use object::target::Pending;
 use policy::cache::FetchId;
@@ -60,19 +59,6 @@ impl File {
                 let file = self.clone();
                 let current = Box::new(move || file.is_current(&snapshot) && file.may_answer(&right, true));
                 Reading::Waits(Box::new(Ticket { cache, around, current, offset, len, wait }))
-            }
-        }
-    }
-
-    /// Reads up to `buf.len()` bytes through the cache and waits for them; fewer only at the end of the file.
-    pub fn read_through(self: &Arc<Self>, stream: &Stream, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        match self.begin_read(stream, offset, buf) {
-            Reading::Done(len) => Ok(len),
-            Reading::Uncached => self.read(offset, buf),
-            Reading::Waits(ticket) => {
-                let bytes = ticket.finish()?;
-                buf[..bytes.len()].copy_from_slice(&bytes);
-                Ok(bytes.len())
             }
         }
     }

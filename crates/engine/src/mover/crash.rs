@@ -30,22 +30,5 @@ pub enum Step {
     Removed,
 }
 
-impl Step {
-    /// All steps, in order.
-    pub const ALL: [Step; 11] = [
-        Step::Marked,
-        Step::Journalled,
-        Step::Created,
-        Step::ChunkCopied,
-        Step::Copied,
-        Step::CaughtUp,
-        Step::Synced,
-        Step::Replaced,
-        Step::Durable,
-        Step::Finished,
-        Step::Removed,
-    ];
-}
-
 /// Called after every step; an error stands for the death of the daemon.
 pub type CrashHook = Arc<dyn Fn(Step) -> Result<()> + Send + Sync>;

@@ -119,18 +119,7 @@ impl Mover {
         })
     }
 
-    /// Moves a segment to other objects, optionally with another stripe size and count.
-    pub fn move_segment(
-        &self,
-        file: &Arc<File>,
-        mirror: usize,
-        segment: usize,
-        place: &Placement,
-    ) -> Result<Arc<Layout>> {
-        self.move_segment_at(file, (mirror, segment), place, None)
-    }
-
-    /// `move_segment` for any mirror, with a rate limiter of its own.
+    /// Moves a segment to other objects, optionally with another stripe size and count, and a rate limiter.
     pub fn move_segment_at(
         &self,
         file: &Arc<File>,

@@ -178,11 +178,6 @@ impl Driver {
         state.place_of.get(&object).is_some_and(|key| key.file == file && state.machine.is_patched(*key, row))
     }
 
-    pub fn progress(&self, file: FileId, object: ObjectId) -> Option<(u64, u64)> {
-        let state = self.state.lock();
-        state.machine.progress(state.key(file, object))
-    }
-
     pub fn counts(&self) -> Counts {
         self.state.lock().machine.stats()
     }

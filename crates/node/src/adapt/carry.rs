@@ -39,19 +39,6 @@ impl Adapt {
         }
     }
 
-    /// Executes the queued jobs on this thread, for tests without threads. Returns the number of changes made.
-    pub fn carry_now(&self) -> usize {
-        self.carry_now_if(|_| true)
-    }
-
-    /// As [`Adapt::carry_now`], only for the changes that `which` selects.
-    pub fn carry_now_if(&self, which: impl Fn(&Change) -> bool) -> usize {
-        let jobs = self.driver.jobs.take_if(|job| job.change().is_none_or(&which));
-        let changes = jobs.iter().filter(|job| job.change().is_some()).count();
-        jobs.into_iter().for_each(|job| self.work(job));
-        changes
-    }
-
     fn carry(&self, change: &Change) {
         self.history.decided(change, self.files.pool());
         let began = Instant::now();

@@ -3,6 +3,9 @@
 //! Jobs wait in lanes, each with threads of its own (carriers), so that slow work does not delay other work. A lane
 //! with one carrier keeps the order.
 
+#[cfg(any(test, feature = "doubles"))]
+mod doubles;
+
 use super::Adapt;
 use object::workers::{END_SPAN, Pool};
 use parking_lot::{Mutex, MutexGuard};
@@ -132,18 +135,6 @@ impl Jobs {
             MutexGuard::unlocked(&mut queue, || work(job));
             queue.under_way.retain(|other| Some(*other) != file);
         }
-    }
-
-    /// Takes the queued jobs that `which` selects: for tests without threads.
-    pub fn take_if(&self, mut which: impl FnMut(&Job) -> bool) -> Vec<Job> {
-        let mut taken = Vec::new();
-        for waiting in &self.lanes {
-            let mut queue = waiting.queue.lock();
-            let (now, later): (Vec<_>, Vec<_>) = queue.jobs.drain(..).partition(&mut which);
-            queue.jobs.extend(later);
-            taken.extend(now);
-        }
-        taken
     }
 
     /// Ends all lanes within [`END_SPAN`]: drops queued changes, and completes the other queued work.

@@ -8,7 +8,7 @@ use engine::file::File;
 use policy::FileId;
 use policy::layout::Layout;
 use policy::stripe::advice::Mode;
-use policy::tier::machine::{Logged, Stats};
+use policy::tier::machine::Stats;
 use policy::tier::{Location, Tier};
 use policy::volume::ownership::Mechanism;
 
@@ -206,22 +206,5 @@ impl Adapt {
             SegmentHeat { reads: t.reads, writes: t.writes, tier: tier.to_string(), moving: t.moving }
         };
         Some(Heat { mirror, segments: (0..).zip(&all).map(one).collect() })
-    }
-
-    /// Starts a log of the tier machine's inputs and outputs, for a comparison of drivers.
-    pub fn start_log(&self) {
-        if let Some(tiers) = self.driver.machine().tiers_mut() {
-            tiers.log.start();
-        }
-    }
-
-    /// Inputs and outputs of the machine, without those that depend on the time of a look.
-    pub fn log(&self) -> Vec<Logged> {
-        self.driver.machine().tiers().map_or_else(Vec::new, |tiers| tiers.log.lines().to_vec())
-    }
-
-    /// Tier of a segment in the machine's state.
-    pub fn tier(&self, location: Location) -> Tier {
-        self.driver.machine().tiers().map_or(Tier::Slow, |tiers| tiers.tier(location))
     }
 }

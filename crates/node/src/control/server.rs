@@ -169,11 +169,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Path of the socket.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Stops the running requests, accepts no further ones, and waits a little for the answers: one request may be
     /// the one that ends the daemon.
     pub fn stop(&self) {

@@ -121,12 +121,6 @@ impl Mount {
         &self.path
     }
 
-    /// Unmounts, or fails with `EBUSY` if the mount is in use. Requests under way are finished.
-    pub fn unmount(&self) -> Result<(), MountError> {
-        self.take_away()?;
-        self.wait().map_err(|error| MountError::End { path: self.path.clone(), error })
-    }
-
     /// Unmounts, or fails with `EBUSY` if the mount is in use. Does not wait for requests under way.
     pub fn take_away(&self) -> Result<(), MountError> {
         unmount_unused(&self.path).map_err(|error| MountError::End { path: self.path.clone(), error })

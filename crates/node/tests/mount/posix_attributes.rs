@@ -29,7 +29,7 @@ fn attributes_of_users_leave_room_for_a_layout() {
     rustix::fs::setxattr(&empty, "user.mine", b"x", XattrFlags::empty()).unwrap();
     fs::remove_file(&empty).unwrap();
     fs::remove_file(&path).unwrap();
-    volume.mount.unmount().unwrap();
+    volume.unmount().unwrap();
     assert_eq!(objects(&volume), 0);
 }
 

@@ -1,12 +1,12 @@
 //! A volume in a temporary directory, mounted, with as many targets as wanted; gone at the end, whatever the test did.
 
 use engine::cache::BlockCache;
-use engine::file::{Adviser, FileTable, Pool};
+use engine::file::{Adviser, File, FileTable, Pool};
 use engine::stats::Stats;
 use engine::volume::VolumeId;
 use meta::namespace::Namespace;
 use meta::places::Places;
-use node::mount::{Mount, Options, Parts, PlainSources};
+use node::mount::{Mount, Options, Parts, Sources};
 use object::target::{
     DirectoryMedium, Execution, Identity, InlineSlots, Limits, Medium, State, TargetSpec, Targets, TargetsOptions,
 };
@@ -17,6 +17,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Source records that are kept as they are set: the volume has no staging.
+struct PlainSources;
+
+impl Sources for PlainSources {
+    fn set(&self, file: &Arc<File>, _uid: u32, text: &str) -> std::result::Result<(), object::Error> {
+        file.set_source((!text.is_empty()).then_some(text))
+    }
+    fn show(&self, file: &Arc<File>) -> std::result::Result<Option<String>, object::Error> {
+        file.source()
+    }
+}
 
 /// Parameters of a test's volume.
 pub struct Wanted {
@@ -136,11 +148,17 @@ impl Volume {
         let mount = Mount::start(parts, wanted.options, &at).unwrap();
         Volume { mount, targets, places, files, stats, at: at.canonicalize().unwrap(), dir: dir.to_path_buf() }
     }
+
+    /// Unmounts, and waits for requests under way.
+    pub fn unmount(&self) -> std::io::Result<()> {
+        self.mount.take_away().map_err(std::io::Error::other)?;
+        self.mount.wait()
+    }
 }
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        if self.mount.unmount().is_err() {
+        if self.unmount().is_err() {
             let _ = self.mount.abort();
         }
         self.places.write_noted();

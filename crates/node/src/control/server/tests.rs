@@ -52,7 +52,7 @@ fn server(options: ServerOptions) -> (tempfile::TempDir, Server) {
 #[test]
 fn progress_comes_before_the_result_and_the_kernel_says_who_asks() {
     let (_dir, server) = server(ServerOptions::default());
-    let mut client = Client::connect(server.path()).expect("client");
+    let mut client = Client::connect(&server.path).expect("client");
     let mut seen = Vec::new();
     let result = client.request("echo.twice", json!(7), &mut |p| seen.push(p)).expect("result");
     assert_eq!((seen, result), (vec![json!(7)], json!([7, 7])));
@@ -82,7 +82,7 @@ fn who_comes_before_all_commands_are_there_waits_for_them() {
 #[test]
 fn errors_come_back_whole_and_a_panic_ends_one_request_only() {
     let (_dir, server) = server(ServerOptions::default());
-    let mut client = Client::connect(server.path()).expect("client");
+    let mut client = Client::connect(&server.path).expect("client");
     let problem = client.request("echo.nothing", Value::Null, &mut |_| {}).unwrap_err();
     assert_eq!((problem.cause.as_str(), problem.exit_code), ("no such echo", exit::NOT_FOUND));
     let problem = client.request("echo.panic", Value::Null, &mut |_| {}).unwrap_err();
@@ -98,7 +98,7 @@ fn a_caller_that_goes_away_stops_its_request() {
     let (tell, told) = mpsc::channel();
     binding.register("wait", Arc::new(Waits(Mutex::new(tell))));
     let server = binding.serve().expect("server");
-    let mut stream = UnixStream::connect(server.path()).expect("connect");
+    let mut stream = UnixStream::connect(&server.path).expect("connect");
     stream.write_all(b"{\"id\":1,\"command\":\"wait\"}\n").expect("send");
     assert_eq!(told.recv(), Ok("began"));
     drop(stream);
@@ -108,9 +108,9 @@ fn a_caller_that_goes_away_stops_its_request() {
 #[test]
 fn one_connection_too_many_is_told_so() {
     let (_dir, server) = server(ServerOptions { connections_max: 1, ..ServerOptions::default() });
-    let mut first = Client::connect(server.path()).expect("client");
+    let mut first = Client::connect(&server.path).expect("client");
     first.request("echo.twice", json!(1), &mut |_| {}).expect("served");
-    let mut second = Client::connect(server.path()).expect("client");
+    let mut second = Client::connect(&server.path).expect("client");
     let problem = second.request("echo.twice", json!(1), &mut |_| {}).unwrap_err();
     assert_eq!(problem.exit_code, exit::BUSY);
     first.request("echo.twice", json!(1), &mut |_| {}).expect("still served");
@@ -119,7 +119,7 @@ fn one_connection_too_many_is_told_so() {
 #[test]
 fn garbage_is_refused_and_the_connection_goes_on() {
     let (_dir, server) = server(ServerOptions::default());
-    let mut stream = UnixStream::connect(server.path()).expect("connect");
+    let mut stream = UnixStream::connect(&server.path).expect("connect");
     stream.write_all(b"what?\n{\"id\":4,\"command\":\"echo.twice\",\"args\":2}\n").expect("send");
     let mut lines = BufReader::new(stream);
     let first = read_line(&mut lines, 1000).expect("line").expect("answer");
@@ -132,7 +132,7 @@ fn garbage_is_refused_and_the_connection_goes_on() {
 fn the_socket_is_closed_to_others_unless_it_is_for_everybody() {
     for (everybody, mode) in [(false, 0o600), (true, 0o666)] {
         let (_dir, server) = server(ServerOptions { everybody, ..ServerOptions::default() });
-        let found = std::fs::metadata(server.path()).expect("socket").permissions().mode() & 0o777;
+        let found = std::fs::metadata(&server.path).expect("socket").permissions().mode() & 0o777;
         assert_eq!(found, mode);
     }
 }
@@ -171,22 +171,22 @@ fn ask(stream: &UnixStream) -> Option<String> {
 fn one_user_does_not_get_all_connections() {
     let options = ServerOptions { connections_max: 16, connections_reserved: 4, ..ServerOptions::default() };
     let (_dir, server) = for_everybody(options);
-    let Some(first) = connect_as(1001, server.path()) else { return };
+    let Some(first) = connect_as(1001, &server.path) else { return };
     let mut mine = vec![first];
     let refused = loop {
-        let stream = connect_as(1001, server.path()).expect("root");
+        let stream = connect_as(1001, &server.path).expect("root");
         match ask(&stream).expect("an answer") {
             answer if answer.contains("result") => mine.push(stream),
             answer => break answer,
         }
     };
     assert!(refused.contains("you have 6 connections"), "half of what is not reserved: {refused}");
-    let other = connect_as(1002, server.path()).expect("root");
+    let other = connect_as(1002, &server.path).expect("root");
     assert!(ask(&other).expect("an answer").contains("result"), "another user is served");
-    let own: Vec<_> = (0..9).map(|_| UnixStream::connect(server.path()).expect("connect")).collect();
+    let own: Vec<_> = (0..9).map(|_| UnixStream::connect(&server.path).expect("connect")).collect();
     assert!(own.iter().all(|stream| ask(stream).is_some_and(|answer| answer.contains("result"))), "and the operator");
     drop((own, mine));
-    let again = || connect_as(1001, server.path()).and_then(|stream| ask(&stream));
+    let again = || connect_as(1001, &server.path).and_then(|stream| ask(&stream));
     while !again().expect("an answer").contains("result") {
         thread::yield_now();
     }
@@ -196,7 +196,7 @@ fn one_user_does_not_get_all_connections() {
 #[test]
 fn a_request_that_comes_byte_by_byte_has_a_deadline_as_a_whole() {
     let (_dir, server) = server(ServerOptions { line: Duration::from_millis(100), ..ServerOptions::default() });
-    let mut stream = UnixStream::connect(server.path()).expect("connect");
+    let mut stream = UnixStream::connect(&server.path).expect("connect");
     assert!(ask(&stream).is_some());
     // Each byte restarts the timeout of a read, but not the deadline of the whole line.
     while stream.write_all(b" ").is_ok() {

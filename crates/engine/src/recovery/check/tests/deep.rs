@@ -10,10 +10,10 @@ fn an_object_that_lost_its_end_is_found_and_comes_back_from_the_source() {
     let object = *c.layout("a").objects().nth(1).expect("object").1;
     c.on_object(object, |handle| handle.set_len(handle.len().expect("length") - 5000).expect("cut"));
     let report = c.check(false);
-    assert_eq!(kinds(&report), [FindingKind::ObjectShort], "{}", report.text());
+    assert_eq!(kinds(&report), [FindingKind::ObjectShort], "{report:?}");
     assert_eq!(report.findings[0].object, object.id.to_string());
     let report = c.check(true);
-    assert!(report.is_healthy(), "{}", report.text());
+    assert!(report.is_healthy(), "{report:?}");
     assert!(c.world.read("a") == data(SIZE, 22));
     assert!(c.deep(false).findings.is_empty());
 }
@@ -28,11 +28,11 @@ fn changed_bytes_of_a_staged_file_are_found_by_their_checksums_and_come_back_fro
     c.damage(object);
     assert!(c.check(false).findings.is_empty(), "lengths and names are right");
     let report = c.deep(false);
-    assert_eq!(kinds(&report), [FindingKind::Damaged], "{}", report.text());
+    assert_eq!(kinds(&report), [FindingKind::Damaged], "{report:?}");
     assert_eq!((report.findings[0].path.as_str(), report.findings[0].object.clone()), ("a", object.id.to_string()));
     assert_eq!((report.compared_bytes, remote.reads().len()), (SIZE as u64, fetched_before), "looking fetches nothing");
     let report = c.deep(true);
-    assert!(report.is_healthy(), "{}", report.text());
+    assert!(report.is_healthy(), "{report:?}");
     assert!(c.world.read("a") == data(SIZE, 23));
     assert!(c.deep(false).findings.is_empty());
 }
@@ -50,7 +50,7 @@ fn of_mirrors_that_differ_the_one_that_the_checksums_prove_is_kept() {
     remote.fail(Some(crate::source::SourceError::Permanent("gone".into())));
     let report = c.deep(true);
     assert_eq!(kinds(&report), [FindingKind::Damaged]);
-    assert!(report.is_healthy(), "{}", report.text());
+    assert!(report.is_healthy(), "{report:?}");
     assert!(c.world.read("a") == data(SIZE, 24));
     assert_eq!(c.layout("a").in_sync_count(), 2);
     assert!(c.deep(false).findings.is_empty());
@@ -65,7 +65,7 @@ fn mirrors_that_differ_with_nobody_to_say_which_is_right_are_named_and_left_alon
     c.damage(layout.mirrors[1].segments[0].objects[0]);
     assert!(c.check(true).findings.is_empty());
     let report = c.deep(true);
-    assert_eq!(kinds(&report), [FindingKind::MirrorsDiffer, FindingKind::MirrorsDiffer], "{}", report.text());
+    assert_eq!(kinds(&report), [FindingKind::MirrorsDiffer, FindingKind::MirrorsDiffer], "{report:?}");
     assert!(!report.is_healthy() && report.findings.iter().all(|f| f.path == "m" && !f.target.is_empty()));
     assert_eq!(c.layout("m"), layout);
 }
@@ -81,8 +81,7 @@ fn two_stubs_that_name_the_same_objects_are_both_in_danger() {
     let report = c.check(true);
     assert!(
         report.findings.len() == 4 && report.findings.iter().all(|f| f.kind == FindingKind::NamedTwice),
-        "{}",
-        report.text()
+        "{report:?}"
     );
     assert!(report.findings.iter().all(|f| f.inode != 0) && !report.is_healthy());
     assert!(c.world.read("m") == data(300_000, 7));
