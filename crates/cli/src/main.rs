@@ -14,6 +14,7 @@ mod listed;
 mod mount_form;
 mod promises_on_volume;
 mod users;
+mod values;
 
 use std::process::ExitCode;
 use terminal::{failure, log, served, shown, table};

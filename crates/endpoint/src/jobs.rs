@@ -16,7 +16,7 @@ const ORDER: [&str; 8] =
     ["staging-in", "staging-out", "verifying", "checking", "running", "staged-in", "set-up", "queued"];
 
 /// A job that has not ended, or failed in the last day.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// Number of the job.
     pub id: u64,

@@ -2,11 +2,12 @@
 
 use engine::volume::Problems;
 use node::control::{Problem, exit};
+use serde::{Deserialize, Serialize};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Reason why a command failed.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Failure {
     /// A single problem.
     Problem(Problem),

@@ -75,7 +75,7 @@ pub struct Connect {
     bytes_over: BytesOver,
     /// Bytes of all files that are acknowledged before the server has them; with 0 each write waits for the server.
     /// Such writes are sent again after a broken connection; fsync and close wait for them.
-    #[arg(long, default_value_t = WRITE_BEHIND_BYTES, value_parser = size, value_name = "SIZE", hide_default_value = true)]
+    #[arg(long, default_value_t = WRITE_BEHIND_BYTES, value_parser = crate::values::size, value_name = "SIZE", hide_default_value = true)]
     write_behind: u64,
     /// Timeout after which a connection without an answer is taken out of use.
     #[arg(long, default_value = "10s", value_name = "TIME")]
@@ -166,10 +166,6 @@ impl Connect {
 }
 
 const HELP: &str = "see `entrepot connect --help`";
-
-pub(super) fn size(text: &str) -> std::result::Result<u64, String> {
-    policy::units::bytes(text).ok_or_else(|| "give a size such as 64MiB, or 0".into())
-}
 
 fn problem(error: &StartError) -> Failure {
     let message = error.to_string();

@@ -3,8 +3,8 @@
 use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{Output, count, moment_ms, plain};
+use crate::values;
 use clap::Args;
-use clap::builder::ValueParser;
 use engine::events::{Event, Kind};
 use node::control::answers::{EventLine, read};
 use node::control::{Client, Events as Asked, Request, exit};
@@ -33,31 +33,18 @@ pub struct Events {
     #[arg(long, short)]
     follow: bool,
     /// Only events of this last span, such as `10m`.
-    #[arg(long, value_name = "SPAN", value_parser = span())]
+    #[arg(long, value_name = "SPAN", value_parser = values::span_ms)]
     since: Option<u64>,
     /// Only events that name this target.
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
     /// Only events of this kind: move, recovery, target, node, burst, purge, scrub, quota or job. May be given several
     /// times.
-    #[arg(long, value_name = "KIND", value_parser = kind())]
+    #[arg(long, value_name = "KIND", value_parser = values::word::<Kind>(Kind::ALL.map(Kind::word)))]
     kind: Vec<Kind>,
     /// Format of the output; `json` has a line for each event.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-}
-
-fn span() -> ValueParser {
-    ValueParser::from(|text: &str| {
-        policy::units::span_ns(text).map(|ns| ns / 1_000_000).ok_or("give a span, such as `10m` or `1d`")
-    })
-}
-
-fn kind() -> ValueParser {
-    ValueParser::from(|text: &str| {
-        let known = || format!("known are {}", Kind::ALL.map(Kind::word).join(", "));
-        Kind::ALL.into_iter().find(|kind| kind.word() == text).ok_or_else(known)
-    })
 }
 
 impl Events {

@@ -4,13 +4,15 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use crate::users;
+use crate::values;
 use clap::Args;
-use clap::builder::ValueParser;
 use node::control::answers::{File, Search, read};
 use node::control::{Client, Find as Asked, FindState, Request, exit};
-use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+
+/// Names of the states.
+const FIND_STATES: [&str; 4] = ["away", "stale", "partial", "unmirrored"];
 
 /// List files by target, tier, owner, age, size or state
 ///
@@ -36,17 +38,17 @@ pub struct Find {
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     /// Only files not used for longer than this, such as `30d`.
-    #[arg(long, value_name = "SPAN", value_parser = span())]
+    #[arg(long, value_name = "SPAN", value_parser = values::span_s)]
     older: Option<u64>,
     /// Only files used within this time, such as `12h`.
-    #[arg(long, value_name = "SPAN", value_parser = span())]
+    #[arg(long, value_name = "SPAN", value_parser = values::span_s)]
     newer: Option<u64>,
     /// Only files larger than this, such as `1GB`.
-    #[arg(long, value_name = "SIZE", value_parser = size())]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
     larger: Option<u64>,
     /// Only files in this state: `away` has no complete mirror on working targets, `stale` has a mirror that missed a
     /// write, `partial` is being recovered, `unmirrored` has fewer than two mirrors in sync.
-    #[arg(long, value_parser = state(), value_name = "STATE")]
+    #[arg(long, value_name = "STATE", value_parser = values::word::<FindState>(FIND_STATES))]
     state: Option<FindState>,
     /// End each path with a zero byte, for `xargs -0`.
     #[arg(long, conflicts_with = "output")]
@@ -56,22 +58,6 @@ pub struct Find {
     output: Output,
     /// Directory to search; default: the whole volume.
     dir: Option<PathBuf>,
-}
-
-fn span() -> ValueParser {
-    ValueParser::from(|text: &str| {
-        policy::units::span_ns(text).map(|ns| ns / 1_000_000_000).ok_or("give a span, such as `12h` or `30d`")
-    })
-}
-
-fn size() -> ValueParser {
-    ValueParser::from(|text: &str| policy::units::bytes(text).ok_or("give a size, such as `100MB` or `1GiB`"))
-}
-
-fn state() -> ValueParser {
-    ValueParser::from(|text: &str| {
-        serde_json::from_value::<FindState>(json!(text)).map_err(|_| "valid are away, stale, partial and unmirrored")
-    })
 }
 
 impl Find {

@@ -10,6 +10,7 @@ use crate::command::work::say_at_interrupt;
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
+use crate::values::word;
 use clap::{Args, Subcommand};
 use jobs::request::{
     Complaint, JobDetail, JobId, JobState, JobSummary, Kind, List, Log, LogPiece, NamedSource, OneJob, Overrides,
@@ -104,13 +105,7 @@ enum Verb {
     },
     /// Show all about a job: parts, times, sources, recoveries
     #[command(after_help = "EXAMPLES:\n  entrepot job show 3\n  entrepot job show 3 --output json")]
-    Show {
-        /// Number of the job.
-        id: u64,
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    Show(OneId),
     /// Watch a job to its end: why it waits, when it starts, the progress of its data
     ///
     /// A terminal shows a bar for each transfer; any other output gets a line for each change. The exit code is that of
@@ -125,25 +120,13 @@ enum Verb {
     },
     /// Cancel a job
     #[command(after_help = "EXAMPLES:\n  entrepot job cancel 3")]
-    Cancel {
-        /// Number of the job.
-        id: u64,
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    Cancel(OneId),
     /// Resume a failed job at the part that failed; earlier parts are not repeated
     ///
     /// A stage-out runs in the environment of the submission. A stage-in or a script runs in your present environment,
     /// in the directory of the job; the script is the submitted one.
     #[command(after_help = "EXAMPLES:\n  entrepot job retry 3")]
-    Retry {
-        /// Number of the job.
-        id: u64,
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    Retry(OneId),
     /// Print the output of a part of a job
     #[command(
         after_help = "EXAMPLES:\n  entrepot job log 3\n  entrepot job log 3 --part stage-in --stderr\n  entrepot job log 3 --follow"
@@ -152,8 +135,8 @@ enum Verb {
         /// Number of the job.
         id: u64,
         /// Part of the job: stage-in, compute, stage-out.
-        #[arg(long, default_value = "compute")]
-        part: Part,
+        #[arg(long, default_value = "compute", value_parser = word::<PartKind>(PARTS.map(PartKind::name)))]
+        part: PartKind,
         /// Standard error instead of standard output.
         #[arg(long)]
         stderr: bool,
@@ -175,14 +158,21 @@ enum Verb {
     },
     /// Wait for the end of a job; the exit code is 0 when it completed
     #[command(after_help = "EXAMPLES:\n  entrepot job wait 3 && cat result.txt")]
-    Wait {
-        /// Number of the job.
-        id: u64,
-        /// Format of the output.
-        #[arg(long, value_enum, default_value = "text")]
-        output: Output,
-    },
+    Wait(OneId),
 }
+
+/// Arguments of commands about a single job.
+#[derive(Debug, Args)]
+struct OneId {
+    /// Number of the job.
+    id: u64,
+    /// Format of the output.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// Parts of a job, in their order.
+const PARTS: [PartKind; 3] = [PartKind::StageIn, PartKind::Compute, PartKind::StageOut];
 
 /// Scheduler of a job.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -190,13 +180,6 @@ enum By {
     Local,
     Slurm,
     Pbs,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Part {
-    StageIn,
-    Compute,
-    StageOut,
 }
 
 impl Job {
@@ -235,12 +218,12 @@ impl Job {
                     eprintln!("note: {note}");
                 }
             }
-            Verb::Show { id, output } => {
+            Verb::Show(OneId { id, output }) => {
                 let answer = context.ask("job.show", OneJob { id: JobId(id) })?;
                 answer::show(output, answer, |detail| show::detail(detail) + &elsewhere::line(detail))?;
             }
             Verb::Watch { id, output } => return watch::run(context, id, output),
-            Verb::Cancel { id, output } => {
+            Verb::Cancel(OneId { id, output }) => {
                 let detail: JobDetail = read(context.ask("job.show", OneJob { id: JobId(id) })?)?;
                 if !detail.summary.state.is_final() {
                     elsewhere::cancel(&detail)?;
@@ -248,12 +231,12 @@ impl Job {
                 let summary: JobSummary = read(context.ask("job.cancel", OneJob { id: JobId(id) })?)?;
                 shown::value(output, &summary, |summary| format!("job {id} {}\n", show::after_cancel(summary)))?;
             }
-            Verb::Retry { id, output } => {
+            Verb::Retry(OneId { id, output }) => {
                 let summary: JobSummary = read(context.ask("job.retry", retry_of(id))?)?;
                 shown::value(output, &summary, |summary| format!("{}\n", show::line(summary)))?;
             }
             Verb::Log { id, part, stderr, follow } => return log(context, id, part, stderr, follow),
-            Verb::Wait { id, output } => return wait(context, id, output),
+            Verb::Wait(OneId { id, output }) => return wait(context, id, output),
         }
         Ok(0)
     }
@@ -378,12 +361,7 @@ fn submit(context: &Context, path: &Path, overrides: Overrides, printed: Option<
 /// Interval of requests for a log that is followed.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
-fn log(context: &Context, id: u64, part: Part, stderr: bool, follow: bool) -> Result<u8> {
-    let part = match part {
-        Part::StageIn => PartKind::StageIn,
-        Part::Compute => PartKind::Compute,
-        Part::StageOut => PartKind::StageOut,
-    };
+fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: bool) -> Result<u8> {
     if elsewhere::log(context, id, part, stderr, follow)? {
         return Ok(0);
     }

@@ -8,7 +8,7 @@ use crate::failure::Result;
 use crate::shown;
 use crate::table::Output;
 use crate::users;
-use clap::builder::ValueParser;
+use crate::values;
 use clap::{Args, Subcommand};
 use node::control::{Client, NewLimit, Problem, QuotaOf, Request, SetQuota};
 use std::path::PathBuf;
@@ -81,19 +81,19 @@ enum Verb {
         #[command(flatten)]
         of: Of,
         /// Number of bytes that may be exceeded during the grace period.
-        #[arg(long, value_name = "SIZE", value_parser = size())]
+        #[arg(long, value_name = "SIZE", value_parser = size)]
         soft: Option<NewLimit>,
         /// Largest number of bytes.
-        #[arg(long, value_name = "SIZE", value_parser = size())]
+        #[arg(long, value_name = "SIZE", value_parser = size)]
         hard: Option<NewLimit>,
         /// Number of files that may be exceeded during the grace period.
-        #[arg(long, value_name = "N", value_parser = number())]
+        #[arg(long, value_name = "N", value_parser = number)]
         files_soft: Option<NewLimit>,
         /// Largest number of files.
-        #[arg(long, value_name = "N", value_parser = number())]
+        #[arg(long, value_name = "N", value_parser = number)]
         files_hard: Option<NewLimit>,
         /// Grace period of a soft limit; the default is seven days.
-        #[arg(long, value_name = "SPAN", value_parser = span())]
+        #[arg(long, value_name = "SPAN", value_parser = values::span_s)]
         grace: Option<u64>,
     },
     /// Remove all limits of one user, group or directory
@@ -104,26 +104,12 @@ enum Verb {
     },
 }
 
-fn limit(text: &str, read: fn(&str) -> Option<u64>) -> Option<NewLimit> {
-    if text == "none" { Some(NewLimit::Off) } else { read(text).map(NewLimit::At) }
+fn size(text: &str) -> std::result::Result<NewLimit, &'static str> {
+    if text == "none" { Ok(NewLimit::Off) } else { values::size(text).map(NewLimit::At) }
 }
 
-fn size() -> ValueParser {
-    ValueParser::from(|text: &str| {
-        limit(text, policy::units::bytes).ok_or("give a size, such as `800GiB`, or `none` for no limit")
-    })
-}
-
-fn number() -> ValueParser {
-    ValueParser::from(|text: &str| {
-        limit(text, |text| text.parse().ok()).ok_or("give a number of files, such as `1000000`, or `none` for no limit")
-    })
-}
-
-fn span() -> ValueParser {
-    ValueParser::from(|text: &str| {
-        policy::units::span_ns(text).map(|ns| ns / 1_000_000_000).ok_or("give a span, such as `12h` or `7d`")
-    })
+fn number(text: &str) -> std::result::Result<NewLimit, std::num::ParseIntError> {
+    if text == "none" { Ok(NewLimit::Off) } else { text.parse().map(NewLimit::At) }
 }
 
 impl Of {

@@ -26,7 +26,7 @@ EXAMPLES:
   entrepot scrub --anew             from the first file, also where one was stopped")]
 pub struct Scrub {
     /// Bytes per second that are read, instead of `[scrub] rate`; 0 is no limit.
-    #[arg(long, value_name = "SIZE", value_parser = super::connect::size)]
+    #[arg(long, value_name = "SIZE", value_parser = crate::values::size)]
     rate: Option<u64>,
     /// Begin at the first file.
     #[arg(long)]

@@ -8,6 +8,8 @@ use crate::command::job::{ask_all, print_log, show, watch};
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
+use crate::values::word;
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use jobs::request::{JobId, PartKind, Stream};
 use jobs::slurm::wire::{Detail, Log, OneJob, Summary};
@@ -99,8 +101,8 @@ enum Verb {
         /// Slurm's number of the job.
         job: u64,
         /// Part of the job: stage-in or stage-out.
-        #[arg(long, default_value = "stage-in")]
-        part: Part,
+        #[arg(long, default_value = "stage-in", value_parser = data_part())]
+        part: PartKind,
         /// Number of the command in that part, from 1.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
         command: u64,
@@ -112,19 +114,9 @@ enum Verb {
     Hook(hook::Hook),
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Part {
-    StageIn,
-    StageOut,
-}
-
-impl From<Part> for PartKind {
-    fn from(part: Part) -> PartKind {
-        match part {
-            Part::StageIn => PartKind::StageIn,
-            Part::StageOut => PartKind::StageOut,
-        }
-    }
+/// A part of a job that moves data.
+fn data_part() -> impl TypedValueParser<Value = PartKind> {
+    word([PartKind::StageIn, PartKind::StageOut].map(PartKind::name))
 }
 
 impl Slurm {
@@ -152,7 +144,7 @@ impl Slurm {
                 shown::text(&format!("job {job}: {outcome}\n"))?;
             }
             Verb::Log { job, part, command, stderr } => {
-                let (part, stream) = (part.into(), if stderr { Stream::Err } else { Stream::Out });
+                let stream = if stderr { Stream::Err } else { Stream::Out };
                 let command = command as usize - 1;
                 print_log(context, "slurm.log", false, |offset| Log {
                     job: JobId(job),

@@ -11,6 +11,7 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use crate::users::name_of;
+use crate::values;
 use board::{Board, Next, Sort, View};
 use clap::Args;
 use clap::builder::ValueParser;
@@ -67,7 +68,7 @@ pub struct Top {
 
 fn span() -> ValueParser {
     ValueParser::from(|text: &str| {
-        let ms = policy::units::span_ns(text).map(|ns| ns / 1_000_000).filter(|ms| EVERY_MS.contains(ms));
+        let ms = values::span_ms(text).ok().filter(|ms| EVERY_MS.contains(ms));
         ms.map(Duration::from_millis).ok_or("give a span from `100ms` to `1h`, such as `5s`")
     })
 }

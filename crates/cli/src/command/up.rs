@@ -15,13 +15,12 @@ use crate::{log, shown};
 use ::connect::Servers;
 use clap::Args;
 use endpoint::{Endpoint, Listening};
-use engine::volume::{self, Config, Problems};
+use engine::volume::{self, Config};
 use jobs::arrivals::Arrivals;
 use jobs::known::KnownJobs;
 use node::control::{ENVIRONMENT, Problem, exit, socket_of};
 use node::daemon::{Core, Daemon, Ending, Starting};
 use policy::schedule::just_in_time;
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -62,24 +61,6 @@ pub struct Up {
     in_background: bool,
 }
 
-/// Message from the process in the background to its parent.
-#[derive(Debug, Serialize, Deserialize)]
-enum StartReport {
-    Mounted(PathBuf),
-    Wrong(Problem),
-    /// Places as `file:line:column`, and the rest of each problem.
-    Refused(Vec<Refusal>),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Refusal {
-    place: Option<(PathBuf, usize, usize)>,
-    cause: String,
-    consequence: String,
-    mend: String,
-    exit_code: Option<u8>,
-}
-
 impl Up {
     pub fn run(self, context: &Context) -> Result<u8> {
         let environment = || std::env::var_os(ENVIRONMENT).map(PathBuf::from);
@@ -89,17 +70,16 @@ impl Up {
             return detach(&file, &self.at);
         }
         if self.in_background {
-            let served = start(&file, &self.at, true);
-            return match served {
+            return match start(&file, &self.at, true) {
                 Ok(running) => {
                     // Called only after the mount: until then an automounter admits only its own process group to the
                     // mount point. It fails only for a session leader, which needs no new session.
                     let _ = rustix::process::setsid();
-                    say(&StartReport::Mounted(running.daemon.mount_point().to_path_buf()))?;
+                    report(&Ok(running.daemon.mount_point().to_path_buf()))?;
                     running.serve()
                 }
                 Err(failure) => {
-                    say(&word_of(&failure))?;
+                    report(&Err(failure))?;
                     Ok(exit::FAILED)
                 }
             };
@@ -139,21 +119,10 @@ pub fn detach(file: &Path, at: &Path) -> Result<u8> {
     if let Some(out) = child.stdout.take() {
         BufReader::new(out).read_line(&mut line)?;
     }
-    match serde_json::from_str(&line) {
-        Ok(StartReport::Mounted(path)) => {
-            shown::text(&format!("mounted at {}\n", path.display()))?;
+    match serde_json::from_str::<Result<PathBuf>>(&line) {
+        Ok(started) => {
+            shown::text(&format!("mounted at {}\n", started?.display()))?;
             Ok(0)
-        }
-        Ok(StartReport::Wrong(problem)) => Err(problem.into()),
-        Ok(StartReport::Refused(problems)) => {
-            let problem = |r: Refusal| volume::Problem {
-                place: r.place,
-                cause: r.cause,
-                consequence: r.consequence,
-                mend: r.mend,
-                exit_code: r.exit_code,
-            };
-            Err(Problems(problems.into_iter().map(problem).collect()).into())
         }
         Err(_) => {
             let ended = child.wait()?;
@@ -165,9 +134,9 @@ pub fn detach(file: &Path, at: &Path) -> Result<u8> {
     }
 }
 
-/// Sends the report and closes the pipe.
-fn say(word: &StartReport) -> Result<()> {
-    let mut line = serde_json::to_vec(word).map_err(std::io::Error::from)?;
+/// Sends the mount point, or the failure, to the parent, and closes the pipe.
+fn report(started: &Result<PathBuf>) -> Result<()> {
+    let mut line = serde_json::to_vec(started).map_err(std::io::Error::from)?;
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
     // An error is ignored: without the parent the volume is served all the same.
@@ -175,21 +144,6 @@ fn say(word: &StartReport) -> Result<()> {
     let nowhere = File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&nowhere).map_err(std::io::Error::from)?;
     Ok(())
-}
-
-fn word_of(failure: &Failure) -> StartReport {
-    let refusal = |p: &volume::Problem| Refusal {
-        place: p.place.clone(),
-        cause: p.cause.clone(),
-        consequence: p.consequence.clone(),
-        mend: p.mend.clone(),
-        exit_code: p.exit_code,
-    };
-    match failure {
-        Failure::Configuration(problems) => StartReport::Refused(problems.0.iter().map(refusal).collect()),
-        Failure::Problem(problem) => StartReport::Wrong(problem.clone()),
-        Failure::Said(code) => StartReport::Wrong(Problem::failed(format!("the daemon ended with {code}"))),
-    }
 }
 
 /// A volume that is mounted, with its jobs.

@@ -133,7 +133,7 @@ fn lands_and_leaves(volume: Option<Volume>) {
     real::until("the read of the newest was a restart", || status(&volume, "restarts_from_buffer") == Some(1));
     let shown = out(&volume.run(&["checkpoint", "status"]));
     assert!(shown.contains("wave") && shown.contains("learned"), "{shown}");
-    assert_eq!(code(&volume.run(&["checkpoint", "advise", "--app", "wave"])), 0);
+    assert_eq!(code(&volume.run(&["checkpoint", "advise", "wave"])), 0);
 
     // Files of one version that are written one after the other are one version.
     for rank in ["a", "b"] {

@@ -63,7 +63,7 @@ fn a_drain_names_each_file_that_it_moves_where_to_and_why() {
     let numbers: Vec<u64> = told(&volume, &[]).iter().map(|event| event["number"].as_u64().expect("number")).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     let wrong = volume.run(&["events", "--kind", "nonsense"]);
-    assert!(code(&wrong) == 2 && err(&wrong).contains("known are move, recovery"), "{}", err(&wrong));
+    assert!(code(&wrong) == 2 && err(&wrong).contains("possible values: move, recovery"), "{}", err(&wrong));
 }
 
 /// [S-233]

@@ -1,6 +1,7 @@
 //! Problems of a `volume.toml` or of things that it names: place, cause, consequence, advice.
 
 use object::exit;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 pub(super) const UNCHANGED: &str = "nothing was changed";
 
 /// One problem of the input.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// File, line and column (from 1), if the problem has a place in a file.
     pub place: Option<(PathBuf, usize, usize)>,
@@ -75,7 +76,7 @@ impl fmt::Display for Problem {
 pub type Result<T, E = Problems> = std::result::Result<T, E>;
 
 /// All problems; never empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {

@@ -27,9 +27,6 @@ EXAMPLES:
 pub struct Advise {
     /// An application of this volume.
     app: Option<String>,
-    /// The same, as an option of earlier versions.
-    #[arg(long = "app", value_name = "NAME", hide = true, conflicts_with = "app")]
-    named: Option<String>,
     /// Time to write a checkpoint, such as 40s.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     cost: Option<Duration>,
@@ -48,9 +45,6 @@ pub struct Advise {
     /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-    /// The same as `--output json`.
-    #[arg(long, hide = true, conflicts_with = "output")]
-    json: bool,
 }
 
 /// The advice in JSON.
@@ -80,8 +74,7 @@ struct SourcedSpan {
 
 impl Advise {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let as_json = self.json || matches!(self.output, Output::Json);
-        let app = self.app.as_ref().or(self.named.as_ref());
+        let (as_json, app) = (self.output == Output::Json, self.app.as_ref());
         let nothing_said = self.cost.is_none() && self.mtbf.is_none() && self.nodes.is_none() && self.restart.is_none();
         if app.is_none() && nothing_said {
             return all(context, as_json);

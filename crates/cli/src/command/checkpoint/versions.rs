@@ -13,10 +13,6 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-fn size(text: &str) -> std::result::Result<u64, String> {
-    policy::units::bytes(text).ok_or_else(|| "give a size such as 80GB, 512MiB or bytes".into())
-}
-
 /// Begin a version: files that are written below its directories from now on belong to it
 ///
 /// The version counts after `entrepot checkpoint commit`; until then the one before it stays the newest. Its turn
@@ -36,7 +32,7 @@ pub struct Begin {
     #[arg(long, value_name = "NAME", default_value = "")]
     version: String,
     /// Size of the version, if known; room for all of it is reserved before it begins.
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::values::size, default_value = "0")]
     size: u64,
     /// Mean time between failures of the application.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "nodes")]

@@ -7,7 +7,7 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown;
 use clap::{Args, Subcommand};
-use jobs::request::{JobId, Overrides, Script};
+use jobs::request::{JobId, Overrides, PartKind, Script};
 use jobs::slurm::original;
 use jobs::slurm::wire::{OneJob, OnePart, SetUp, Standing, Summary, read_environment};
 use node::control::{Problem, exit};
@@ -40,7 +40,12 @@ enum Step {
     /// Reports the end of the job in Slurm.
     Teardown { job: u64 },
     /// Checks whether the daemon expects a data part that a user submits.
-    Part { uid: u32, job: u64, kind: super::Part },
+    Part {
+        uid: u32,
+        job: u64,
+        #[arg(value_parser = super::data_part())]
+        kind: PartKind,
+    },
     /// Prints the jobs for `scontrol show bbstat`; the words are ignored.
     Status { words: Vec<String> },
 }
@@ -64,11 +69,9 @@ impl Hook {
                 ask(context, "slurm.teardown", &OneJob { job: JobId(job) }).map(|_| String::new())
             }
             // Slurm blocks during this step, so it is requested once, without retries.
-            Step::Part { uid, job, kind } => {
-                once(context, "slurm.part", &OnePart { uid, job: JobId(job), kind: kind.into() })
-                    .map(|_| String::new())
-                    .map_err(|p| p.cause)
-            }
+            Step::Part { uid, job, kind } => once(context, "slurm.part", &OnePart { uid, job: JobId(job), kind })
+                .map(|_| String::new())
+                .map_err(|p| p.cause),
             Step::Status { .. } => status(context),
         };
         match answered {

@@ -1,6 +1,7 @@
 //! Answers of the daemon at one moment.
 
 use crate::listed::{of_runner, of_slurm};
+use endpoint::Job;
 use jobs::request::{JobSummary, List, SilentHosts};
 use jobs::slurm::wire::Summary;
 use node::control::answers::read;
@@ -28,24 +29,6 @@ pub struct Moment {
     /// Nodes that did not report their jobs.
     #[serde(skip)]
     pub silent: Vec<String>,
-}
-
-/// A job of any backend.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Job {
-    pub id: u64,
-    pub name: String,
-    pub user: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scheduler: Option<String>,
-    pub state: String,
-    pub detail: String,
-    /// Bytes staged so far, their total, and the seconds left; `None` without a running transfer.
-    pub staged_bytes: Option<u64>,
-    pub staging_bytes: Option<u64>,
-    pub left_s: Option<u64>,
 }
 
 impl Moment {
@@ -86,29 +69,12 @@ impl Daemon {
             };
             let own = read::<Vec<JobSummary>>(list("job.list")?)?.into_iter().map(of_runner);
             let of_slurm = read::<Vec<Summary>>(list("slurm.list")?)?.into_iter().map(of_slurm);
-            moment.jobs = Some(own.chain(of_slurm).map(Job::from).collect());
+            moment.jobs = Some(own.chain(of_slurm).collect());
             silent.sort();
             silent.dedup();
             moment.silent = silent;
         }
         self.client = Some(client);
         Ok(moment)
-    }
-}
-
-impl From<endpoint::Job> for Job {
-    fn from(job: endpoint::Job) -> Job {
-        Job {
-            id: job.id,
-            name: job.name,
-            user: job.user,
-            host: job.host,
-            scheduler: job.scheduler,
-            state: job.state,
-            detail: job.detail,
-            staged_bytes: job.staging.map(|staging| staging.done_bytes),
-            staging_bytes: job.staging.map(|staging| staging.total_bytes),
-            left_s: job.staging.and_then(|staging| staging.left_s),
-        }
     }
 }

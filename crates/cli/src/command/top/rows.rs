@@ -1,8 +1,9 @@
 //! Rows of a table: counts of each user, job, file or target between two moments.
 
 use super::board::{Board, Sort, View};
-use super::moment::{Job, Moment};
+use super::moment::Moment;
 use crate::shown::{bytes, mean_span, plain, span_s};
+use endpoint::Job;
 use engine::stats::{TargetCounts, UserCounts};
 use node::control::FileCounts;
 use std::collections::HashMap;
@@ -202,12 +203,12 @@ type JobKey = (Option<String>, Option<String>, u64);
 fn jobs(board: &Board) -> (Vec<Column>, Vec<Row>) {
     let over = board.over();
     let key = |job: &Job| -> JobKey { (job.scheduler.clone(), job.host.clone(), job.id) };
-    let staged = |job: &Job| Count { read_bytes: job.staged_bytes.unwrap_or(0), ..Count::default() };
+    let staged = |job: &Job| Count { read_bytes: job.staging.map_or(0, |s| s.done_bytes), ..Count::default() };
     let list = |moment: &Moment| moment.jobs.clone();
     let before: Option<HashMap<JobKey, Count>> = board
         .before()
         .and_then(list)
-        .map(|jobs| jobs.iter().filter(|job| job.staged_bytes.is_some()).map(|job| (key(job), staged(job))).collect());
+        .map(|jobs| jobs.iter().filter(|job| job.staging.is_some()).map(|job| (key(job), staged(job))).collect());
     let now = list(board.now()).unwrap_or_default();
     let on_hosts = now.iter().any(|job| job.host.is_some());
     let row = |job: &Job| {
@@ -219,10 +220,10 @@ fn jobs(board: &Board) -> (Vec<Column>, Vec<Row>) {
             (None, Some(_)) => Count::default(),
         };
         let far = |n: Option<u64>| n.map_or("-".into(), bytes);
-        let left = job.left_s.map_or("-".into(), span_s);
+        let left = job.staging.and_then(|s| s.left_s).map_or("-".into(), span_s);
         let number = format!("{}{}", job.id, if job.scheduler.is_some() { " (Slurm)" } else { "" });
         let mut cells = vec![number, plain(&job.user), job.state.clone(), over.bytes(count.read_bytes)];
-        cells.extend([far(job.staged_bytes), far(job.staging_bytes), left]);
+        cells.extend([far(job.staging.map(|s| s.done_bytes)), far(job.staging.map(|s| s.total_bytes)), left]);
         cells.extend(on_hosts.then(|| plain(job.host.as_deref().unwrap_or_default())));
         cells.extend([plain(&job.name), plain(&job.detail.split_whitespace().collect::<Vec<_>>().join(" "))]);
         Row { cells, name: format!("{:020}{}", job.id, job.host.as_deref().unwrap_or_default()), count }

@@ -2,7 +2,8 @@
 
 use super::board::{Board, Next, Sort, View};
 use super::frame::{lines, text};
-use super::moment::{Job, Moment};
+use super::moment::Moment;
+use endpoint::{Job, Staging};
 use engine::stats::{TargetCounts, UserCounts};
 use node::control::{FileCounts, Top};
 use terminal::screen::{Key, Size};
@@ -155,9 +156,7 @@ fn a_job_shows_how_fast_its_data_come_from_the_second_look_on() {
         state: "staging-in".into(),
         name: "run".into(),
         detail: "two\nlines".into(),
-        staged_bytes: Some(staged),
-        staging_bytes: Some(10 * MI_B),
-        left_s: Some(61),
+        staging: Some(Staging { done_bytes: staged, total_bytes: 10 * MI_B, left_s: Some(61) }),
         ..Job::default()
     };
     let of_slurm = Job { id: 7, scheduler: Some("Slurm".into()), state: "running".into(), ..Job::default() };
