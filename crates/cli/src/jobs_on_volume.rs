@@ -104,7 +104,7 @@ impl Volume for JobsOnVolume {
         let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
         let mut bytes = 0;
         for path in paths.iter().filter_map(|path| self.below(path)) {
-            bytes += self.core.stager.verify(&path, &who, &Stop::default()).map_err(|e| e.to_string())?;
+            bytes += self.core.stager.silent(&who).verify(&path).map_err(|e| e.to_string())?;
         }
         Ok(bytes)
     }
@@ -112,7 +112,7 @@ impl Volume for JobsOnVolume {
     fn forget_staging(&self, owner: Caller, path: &Path) -> Result<(), String> {
         let Some(path) = self.below(path) else { return Ok(()) };
         let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
-        self.core.stager.forget(&path, &who).map(drop).map_err(|e| e.to_string())
+        self.core.stager.silent(&who).forget(&path).map(drop).map_err(|e| e.to_string())
     }
 
     fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String> {
@@ -127,7 +127,7 @@ impl Volume for JobsOnVolume {
         let below = self.below(&path).ok_or_else(|| format!("{} is not in the volume", path.display()))?;
         let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
         let uris = [uri.to_string()];
-        let set = self.core.stager.source_set(&below, &uris, false, &who, &|_| (), &Stop::default());
+        let set = self.core.stager.silent(&who).source_set(&below, &uris, false);
         set.map_err(|e| e.to_string())?;
         Ok(path)
     }
@@ -148,7 +148,7 @@ impl Volume for JobsOnVolume {
         let mut incoming = Incoming::default();
         for one in wanted {
             let what = StageIn { uris: one.uris.clone(), path: self.below(&one.path)?, ..StageIn::default() };
-            let size = self.core.stager.bytes_to_bring(&what, one.recursive, &who);
+            let size = self.core.stager.silent(&who).bytes_to_bring(&what, one.recursive);
             let bytes = size.inspect_err(|error| tracing::info!("a size is unknown: {error}")).ok()?;
             if bytes >= most {
                 (most, incoming.source) = (bytes, site(&one.uris[0]));
@@ -169,7 +169,7 @@ impl Volume for JobsOnVolume {
         left.or_else(|| {
             let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
             let what = StageIn { uris: wanted.uris.clone(), path, ..StageIn::default() };
-            (!wanted.recursive && self.core.stager.is_in_place(&what, bytes, &who)).then_some(0)
+            (!wanted.recursive && self.core.stager.silent(&who).is_in_place(&what, bytes)).then_some(0)
         })
     }
 

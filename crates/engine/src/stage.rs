@@ -28,6 +28,7 @@ mod sources;
 pub mod sums;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod tree;
 #[cfg(any(test, feature = "doubles"))]
 pub mod world;
@@ -42,6 +43,7 @@ pub use manifest::ManifestIn;
 pub use object::stop::Stop;
 pub use progress::{Progress, Report};
 pub use shared::{Others, Said};
+pub use transfer::Transfer;
 
 use crate::file::FileTable;
 use crate::source::Opener;
@@ -53,6 +55,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 /// Stages files in and out of one volume.
+#[derive(Clone)]
 pub struct Stager {
     volume: Arc<Volume>,
     files: Arc<FileTable>,
@@ -140,26 +143,16 @@ impl Stager {
     /// Returns a stager for one transfer of a user, limited to `limit` bytes per second and to this node's part of
     /// `[stage] limit`. The limit is on the sum of both directions, all connections and all nodes.
     pub fn paced(&self, limit: Option<u64>, user: u32, stop: &Stop) -> Stager {
-        let Stager { volume, files, running, offloaded, others, limiter, .. } = self;
-        if let Some(limiter) = limiter {
+        if let Some(limiter) = &self.limiter {
             limiter.set(self.volume_limit());
         }
-        let (own, stats) = (limit.map(Limiter::new), volume.stats().clone());
-        let pace = Arc::new(Pace { user, own, volume: limiter.clone(), stop: stop.clone(), stats });
+        let (own, stats) = (limit.map(Limiter::new), self.volume.stats().clone());
+        let pace = Arc::new(Pace { user, own, volume: self.limiter.clone(), stop: stop.clone(), stats });
         let opener = match pace.is_free() {
             true => self.opener.clone(),
             false => Arc::new(PacedOpener { inner: self.opener.clone(), pace: pace.clone() }),
         };
-        Stager {
-            volume: volume.clone(),
-            files: files.clone(),
-            opener,
-            running: running.clone(),
-            offloaded: offloaded.clone(),
-            others: others.clone(),
-            limiter: limiter.clone(),
-            pace: Some(pace).filter(|pace| !pace.is_free()),
-        }
+        Stager { opener, pace: Some(pace).filter(|pace| !pace.is_free()), ..self.clone() }
     }
 
     /// The limit in force for a transfer that was requested with `limit`, if there is one.

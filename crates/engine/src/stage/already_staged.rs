@@ -2,12 +2,12 @@
 //! of an abandoned staging can be removed.
 
 use super::checksum::{Checksum, Expected};
-use super::place::{Place, names, open_at};
+use super::place::{Place, names};
 use super::record::Progress;
 use super::sources::Sources;
-use super::{Result, StageError, StageIn, Stager, Stop, sums};
+use super::{Result, StageError, StageIn, Stop, Transfer, sums};
 use crate::file::File;
-use crate::source::{Identity, Record};
+use crate::source::Record;
 use meta::descent::Descent;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, FileType, OFlags};
@@ -20,14 +20,14 @@ const STOP_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Twice the time in which the control socket detects that a caller hung up.
 const HANG_UP_NOTICED: Duration = Duration::from_millis(400);
 
-impl Stager {
+impl Transfer<'_> {
     /// Returns the file at `place` if it came from one of these sources and was not written to since.
-    pub(super) fn there(&self, place: &Place, what: &StageIn, who: &Identity) -> Result<Option<(Arc<File>, Record)>> {
+    pub(super) fn there(&self, place: &Place, what: &StageIn) -> Result<Option<(Arc<File>, Record)>> {
         let regular = place.stat()?.is_some_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
         if !what.keep || !regular {
             return Ok(None);
         }
-        let fd = open_at(self.volume.tree(), &names(&place.shown)?, OFlags::RDONLY | OFlags::NOFOLLOW, who)?;
+        let fd = self.open_at(&names(&place.shown)?, OFlags::RDONLY | OFlags::NOFOLLOW)?;
         let file = self.files.get_or_open(fd)?;
         let Some(record) = file.source()?.map(|text| Record::parse(&text)).transpose()? else { return Ok(None) };
         let ours = !record.modified && record.sources.iter().any(|source| what.uris.contains(&source.uri));
@@ -42,7 +42,6 @@ impl Stager {
         sources: &Sources,
         what: &StageIn,
         shown: &str,
-        stop: &Stop,
     ) -> Result<Option<u64>> {
         let now = &sources.list[0].0;
         if !now.version.tells_apart() {
@@ -51,18 +50,18 @@ impl Stager {
         if !record.sources.iter().any(|source| source.uri == now.uri && source.version == now.version) {
             return Ok(None);
         }
-        self.compare(file, record, &what.checksums, shown, stop)?;
+        self.compare(file, record, &what.checksums, shown)?;
         Ok(Some(record.size()))
     }
 
     /// Reads the file at `path` (or all files below it) and compares sizes and checksums with those of its stage-in.
     /// Files without a source record only have to exist. Returns the bytes compared.
-    pub fn verify(&self, path: &str, who: &Identity, stop: &Stop) -> Result<u64> {
+    pub fn verify(&self, path: &str) -> Result<u64> {
         let names = names(path)?;
-        let open = |names: &[String], flags| open_at(self.volume.tree(), names, OFlags::RDONLY | flags, who);
+        let open = |names: &[String], flags| self.open_at(names, OFlags::RDONLY | flags);
         let fd = open(&names, OFlags::empty())?;
         if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::Directory {
-            return self.verify_file(fd, &names, stop);
+            return self.verify_file(fd, &names);
         }
         let (mut walk, mut bytes) = (Descent::at(fd, true)?, 0);
         while let Some(entry) = walk.entry() {
@@ -71,33 +70,26 @@ impl Stager {
             let at = [&names[..], &at].concat();
             match kind {
                 FileType::Directory => walk.enter(&name, open(&at, OFlags::NOFOLLOW)?)?,
-                FileType::RegularFile => bytes += self.verify_file(open(&at, OFlags::NOFOLLOW)?, &at, stop)?,
+                FileType::RegularFile => bytes += self.verify_file(open(&at, OFlags::NOFOLLOW)?, &at)?,
                 _ => {}
             }
         }
         Ok(bytes)
     }
 
-    fn verify_file(&self, fd: OwnedFd, at: &[String], stop: &Stop) -> Result<u64> {
+    fn verify_file(&self, fd: OwnedFd, at: &[String]) -> Result<u64> {
         if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
             return Ok(0);
         }
         let file = self.files.get_or_open(fd)?;
         let record = file.source()?.map(|text| Record::parse(&text)).transpose()?;
         let Some(record) = record.filter(|record| !record.modified) else { return Ok(0) };
-        self.compare(&file, &record, &[], &at.join("/"), stop)?;
+        self.compare(&file, &record, &[], &at.join("/"))?;
         Ok(record.size())
     }
 
     /// Reads the whole file and compares each stripe with its checksum, and the file with the checksums from the user.
-    fn compare(
-        &self,
-        file: &Arc<File>,
-        record: &Record,
-        checksums: &[Checksum],
-        shown: &str,
-        stop: &Stop,
-    ) -> Result<()> {
+    fn compare(&self, file: &Arc<File>, record: &Record, checksums: &[Checksum], shown: &str) -> Result<()> {
         let wrong = |why: String| StageError::path(shown, why);
         let size = record.size();
         if file.size() != size {
@@ -111,9 +103,7 @@ impl Stager {
         let stripe = sums.as_ref().map_or(1 << 20, sums::Sums::stripe_bytes);
         let (mut offset, mut whole, mut buf) = (0, Expected::new(checksums), vec![0; stripe as usize]);
         while offset < size {
-            if stop.is_set() {
-                return Err(StageError::Stopped);
-            }
+            self.check_stop()?;
             let len = (size - offset).min(stripe) as usize;
             if file.read(offset, &mut buf[..len])? < len {
                 return Err(wrong(format!("it ends before byte {}", offset + len as u64)));
@@ -130,7 +120,7 @@ impl Stager {
 
     /// Discards the data of interrupted stagings by this user to `path` (or below it). Waits for stagings that are
     /// being stopped. Returns their number.
-    pub fn forget(&self, path: &str, who: &Identity) -> Result<usize> {
+    pub fn forget(&self, path: &str) -> Result<usize> {
         let path = names(path)?.join("/");
         let below =
             |other: &str| other.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -146,7 +136,7 @@ impl Stager {
         let mut forgotten = 0;
         for (key, bytes) in self.volume.state().stagings()? {
             let Ok(progress) = serde_json::from_slice::<Progress>(&bytes) else { continue };
-            let mine = below(&progress.path) && key == super::incoming::key_of(who, &progress.path, &progress.uri);
+            let mine = below(&progress.path) && key == super::incoming::key_of(self.who, &progress.path, &progress.uri);
             // The key is held, so that the same staging cannot start at the same time.
             if mine && self.hold(&key, &progress.path, &Stop::default()) {
                 let discarded = self.discard(&key);
@@ -161,13 +151,13 @@ impl Stager {
 
 #[cfg(test)]
 mod tests {
-    use super::super::world::{QUIET, World, who};
+    use super::super::world::{World, who};
     use super::*;
     use crate::source::memory::data;
 
     fn keep(world: &World, path: &str) -> Result<super::super::Staged> {
         let what = StageIn { uris: vec!["mem://h/a".into()], path: path.into(), keep: true, ..StageIn::default() };
-        world.stager.stage_in(&what, &who(), QUIET, &Stop::default())
+        world.stager.silent(&who()).stage_in(&what)
     }
 
     /// [S-080]
@@ -179,7 +169,7 @@ mod tests {
         assert_eq!(keep(&world, "a").expect("fetched").fetched_bytes, 5_000_000);
         let kept = keep(&world, "a").expect("kept");
         assert_eq!((kept.files, kept.bytes, kept.fetched_bytes), (1, 5_000_000, 0));
-        assert_eq!(world.stager.verify("a", &who(), &Stop::default()).expect("the same"), 5_000_000);
+        assert_eq!(world.stager.silent(&who()).verify("a").expect("the same"), 5_000_000);
         let newer = data(5_000_001, 2);
         world.memory.add("mem://h/a", &newer);
         assert_eq!(keep(&world, "a").expect("fetched anew").fetched_bytes, 5_000_001);
@@ -195,8 +185,8 @@ mod tests {
         remote.fail_after(3);
         keep(&world, "a").expect_err("it broke off");
         assert!(!world.staging_is_empty(), "kept to go on from");
-        assert_eq!(world.stager.forget("b", &who()).expect("nothing"), 0);
-        assert_eq!(world.stager.forget("a", &who()).expect("forgotten"), 1);
+        assert_eq!(world.stager.silent(&who()).forget("b").expect("nothing"), 0);
+        assert_eq!(world.stager.silent(&who()).forget("a").expect("forgotten"), 1);
         assert!(world.staging_is_empty());
     }
 
@@ -211,7 +201,7 @@ mod tests {
         let object = layout.mirrors[0].segments[0].objects[1];
         let target = world.stager.volume.targets().get(object.target).expect("target");
         target.run(move |m| m.open(object.id)?.write_at(7, b"x")).expect("one byte");
-        let found = world.stager.verify("a", &who(), &Stop::default()).expect_err("other bytes");
+        let found = world.stager.silent(&who()).verify("a").expect_err("other bytes");
         assert!(found.to_string().contains("not those that were staged in"), "{found}");
     }
 }

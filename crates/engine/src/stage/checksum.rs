@@ -3,7 +3,8 @@
 use super::{Result, StageError};
 use md5::Md5;
 use sha1::Sha1;
-use sha2::{Digest, Sha256, Sha512};
+use sha2::digest::DynDigest;
+use sha2::{Sha256, Sha512};
 
 /// A checksum algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -84,10 +85,7 @@ impl Checksum {
 
 enum Hasher {
     Blake3(Box<blake3::Hasher>),
-    Sha512(Sha512),
-    Sha256(Sha256),
-    Sha1(Sha1),
-    Md5(Md5),
+    Other(Box<dyn DynDigest>),
 }
 
 /// Computes all expected checksums of a file in one pass.
@@ -97,10 +95,10 @@ impl<'a> Expected<'a> {
     pub fn new(checksums: &'a [Checksum]) -> Expected<'a> {
         let hasher = |checksum: &Checksum| match checksum.algorithm {
             Algorithm::Blake3 => Hasher::Blake3(Box::default()),
-            Algorithm::Sha512 => Hasher::Sha512(Sha512::new()),
-            Algorithm::Sha256 => Hasher::Sha256(Sha256::new()),
-            Algorithm::Sha1 => Hasher::Sha1(Sha1::new()),
-            Algorithm::Md5 => Hasher::Md5(Md5::new()),
+            Algorithm::Sha512 => Hasher::Other(Box::<Sha512>::default()),
+            Algorithm::Sha256 => Hasher::Other(Box::<Sha256>::default()),
+            Algorithm::Sha1 => Hasher::Other(Box::<Sha1>::default()),
+            Algorithm::Md5 => Hasher::Other(Box::<Md5>::default()),
         };
         Expected(checksums.iter().map(|checksum| (checksum, hasher(checksum))).collect())
     }
@@ -109,10 +107,7 @@ impl<'a> Expected<'a> {
         for (_, hasher) in &mut self.0 {
             match hasher {
                 Hasher::Blake3(hasher) => drop(hasher.update(bytes)),
-                Hasher::Sha512(hasher) => hasher.update(bytes),
-                Hasher::Sha256(hasher) => hasher.update(bytes),
-                Hasher::Sha1(hasher) => hasher.update(bytes),
-                Hasher::Md5(hasher) => hasher.update(bytes),
+                Hasher::Other(hasher) => hasher.update(bytes),
             }
         }
     }
@@ -122,10 +117,7 @@ impl<'a> Expected<'a> {
         for (checksum, hasher) in self.0 {
             let found = match hasher {
                 Hasher::Blake3(hasher) => hasher.finalize().to_hex().to_string(),
-                Hasher::Sha512(hasher) => hex(&hasher.finalize()),
-                Hasher::Sha256(hasher) => hex(&hasher.finalize()),
-                Hasher::Sha1(hasher) => hex(&hasher.finalize()),
-                Hasher::Md5(hasher) => hex(&hasher.finalize()),
+                Hasher::Other(hasher) => hex(&hasher.finalize()),
             };
             if !found.eq_ignore_ascii_case(checksum.hex.trim()) {
                 let (name, expected) = (checksum.algorithm.name(), checksum.hex.clone());

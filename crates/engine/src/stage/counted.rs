@@ -2,8 +2,7 @@
 //! the fetch.
 
 use super::place::Place;
-use super::{Result, StageError, Stager};
-use crate::source::Identity;
+use super::{Result, StageError, Stager, Transfer};
 use meta::quota::{Changed, Payers, Quotas, Reserved, counts};
 use object::error::Refused;
 use object::host::descriptor_path;
@@ -13,18 +12,6 @@ use rustix::io::Errno;
 impl Stager {
     fn quotas(&self) -> Option<&Quotas> {
         Some(&*self.files.pool().quotas).filter(|quotas| quotas.is_on())
-    }
-
-    /// Checks the quotas of a file of that size before the fetch.
-    ///
-    /// # Errors
-    /// EDQUOT if a payer of the file has reached its quota.
-    pub(super) fn admit(&self, place: &Place, who: &Identity, bytes: u64) -> Result<()> {
-        let Some(quotas) = self.quotas() else { return Ok(()) };
-        let above = fstat(place.parent())?;
-        let gid = if above.st_mode & 0o2000 != 0 { above.st_gid } else { who.gid };
-        let payers = payers(quotas, place, (who.uid, gid))?;
-        quotas.admit(&payers, Changed { bytes, files: 1 }).map_err(|refused| not_admitted(place, refused))
     }
 
     /// Reserves quota for a file that has its owner and is about to be put in place. Dropping the reservation returns
@@ -41,6 +28,20 @@ impl Stager {
         if let Some(Ok(payers)) = self.quotas().map(|quotas| payers(quotas, place, (stat.st_uid, stat.st_gid))) {
             payers.give(counts(stat));
         }
+    }
+}
+
+impl Transfer<'_> {
+    /// Checks the quotas of a file of that size before the fetch.
+    ///
+    /// # Errors
+    /// EDQUOT if a payer of the file has reached its quota.
+    pub(super) fn admit(&self, place: &Place, bytes: u64) -> Result<()> {
+        let Some(quotas) = self.quotas() else { return Ok(()) };
+        let above = fstat(place.parent())?;
+        let gid = if above.st_mode & 0o2000 != 0 { above.st_gid } else { self.who.gid };
+        let payers = payers(quotas, place, (self.who.uid, gid))?;
+        quotas.admit(&payers, Changed { bytes, files: 1 }).map_err(|refused| not_admitted(place, refused))
     }
 }
 

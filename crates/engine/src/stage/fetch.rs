@@ -6,7 +6,7 @@ use super::progress::Meter;
 use super::shared::{Helpers, UNITS_AT_ONCE, work_off};
 use super::sources::Sources;
 use super::sums::{SUM_BYTES_U64, cut};
-use super::{Result, StageError, Stop};
+use super::{Result, StageError};
 use crate::Error;
 use crate::source::SUM_BYTES;
 use object::workers::side_by_side;
@@ -28,20 +28,14 @@ pub(super) const SAVE_EVERY_BYTES: u64 = 256 << 20;
 pub(super) const SAVE_EVERY: Duration = Duration::from_secs(1);
 
 /// Fetches the units that are missing, with the help of other nodes if there are any.
-pub(super) fn fetch(
-    incoming: &Incoming,
-    sources: &Sources,
-    helpers: Option<&Helpers>,
-    meter: &Meter,
-    stop: &Stop,
-) -> Result<()> {
+pub(super) fn fetch(incoming: &Incoming, sources: &Sources, helpers: Option<&Helpers>, meter: &Meter) -> Result<()> {
     if !sources.any_by_ranges() {
-        return fetch_in_order(incoming, sources, meter, stop);
+        return fetch_in_order(incoming, sources, meter);
     }
     let left = |unit: &u64| !incoming.is_done(*unit);
-    let here = |unit| fetch_unit(incoming, sources, unit, meter, stop).and_then(|()| done(incoming, unit));
+    let here = |unit| fetch_unit(incoming, sources, unit, meter).and_then(|()| done(incoming, unit));
     let elsewhere = |helpers: &Helpers, name: &str, units: &mut Vec<u64>| {
-        let has_brought = incoming.has_brought(helpers, name, sources, units, stop);
+        let has_brought = incoming.has_brought(helpers, name, sources, units);
         for unit in has_brought.then(|| units.drain(..)).into_iter().flatten() {
             meter.add(bytes(incoming, unit));
             done(incoming, unit)?;
@@ -58,14 +52,8 @@ pub(super) fn fetch(
 }
 
 /// Fetches some units on behalf of another node.
-pub(super) fn fetch_some(
-    incoming: &Incoming,
-    sources: &Sources,
-    units: &[u64],
-    meter: &Meter,
-    stop: &Stop,
-) -> Result<()> {
-    let fetch = |number: usize| fetch_unit(incoming, sources, units[number], meter, stop);
+pub(super) fn fetch_some(incoming: &Incoming, sources: &Sources, units: &[u64], meter: &Meter) -> Result<()> {
+    let fetch = |number: usize| fetch_unit(incoming, sources, units[number], meter);
     side_by_side(units.len().min(UNITS_AT_ONCE), fetch).into_iter().collect()
 }
 
@@ -78,13 +66,13 @@ fn done(incoming: &Incoming, unit: u64) -> Result<()> {
     if incoming.done(unit, bytes(incoming, unit)) { incoming.save() } else { Ok(()) }
 }
 
-fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter, stop: &Stop) -> Result<()> {
+fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter) -> Result<()> {
     let (range, range_bytes) = (incoming.range(unit), incoming.piece_bytes().unwrap_or(RANGE_BYTES_MAX));
     let mut stripes = Stripes::new(incoming, range.start);
     let mut offset = range.start;
     while offset < range.end {
         let len = (range.end - offset).min(range_bytes);
-        let bytes = sources.read_at(offset, len as usize, stop, Some(meter))?;
+        let bytes = sources.read_at(offset, len as usize, Some(meter))?;
         incoming.write(offset, &bytes)?;
         stripes.take(&bytes)?;
         offset += len;
@@ -94,15 +82,13 @@ fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter, 
 }
 
 /// Reads from start to end: for sources without ranges, or whose ranges could be of several versions.
-fn fetch_in_order(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &Stop) -> Result<()> {
+fn fetch_in_order(incoming: &Incoming, sources: &Sources, meter: &Meter) -> Result<()> {
     let (place, _) = &sources.list[0];
     let mut stripes = Stripes::new(incoming, 0);
     let (mut offset, mut failed) = (0, None);
     let read = sources.read_all(&mut |bytes| {
         let mut written = || -> Result<()> {
-            if stop.is_set() {
-                return Err(StageError::Stopped);
-            }
+            incoming.transfer.check_stop()?;
             if offset + bytes.len() as u64 > place.version.size {
                 let why = crate::source::SourceError::Changed("it is longer than it was".into());
                 return Err(StageError::of_source(&place.uri, why));
@@ -118,7 +104,7 @@ fn fetch_in_order(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &
     if let Some(e) = failed {
         return Err(e);
     }
-    read.map_err(|e| if stop.is_set() { StageError::Stopped } else { e })?;
+    read.or_else(|e| incoming.transfer.check_stop().and(Err(e)))?;
     if offset != place.version.size {
         let why = crate::source::SourceError::Passing(format!("it ended after {offset} bytes"));
         return Err(StageError::of_source(&place.uri, why));

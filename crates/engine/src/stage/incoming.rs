@@ -10,7 +10,7 @@ use super::progress::Meter;
 use super::record::{Progress, Units};
 use super::shared::Helpers;
 use super::sources::Sources;
-use super::{Report, Result, StageError, StageIn, Staged, Stager, Stop};
+use super::{Result, StageError, StageIn, Staged, Stager, Stop, Transfer};
 use crate::file::File;
 use crate::source::Identity;
 use crate::stats::{Metric, StagedBytes};
@@ -30,7 +30,7 @@ const HANG_UP_NOTICED: Duration = Duration::from_secs(if cfg!(test) { 0 } else {
 
 /// A file that is being staged in.
 pub(super) struct Incoming<'a> {
-    stager: &'a Stager,
+    pub transfer: &'a Transfer<'a>,
     key: String,
     stub: OwnedFd,
     pub file: Arc<File>,
@@ -55,82 +55,72 @@ impl Unsaved {
     }
 }
 
-impl Stager {
+impl Transfer<'_> {
     /// Stages one file in.
-    pub fn stage_in(&self, what: &StageIn, who: &Identity, report: Report, stop: &Stop) -> Result<Staged> {
+    pub fn stage_in(&self, what: &StageIn) -> Result<Staged> {
         what.checksums.iter().try_for_each(Checksum::check)?;
         let last_name = what.uris.first().and_then(|uri| last_name(uri));
-        let place = Place::find(self.volume.tree(), &what.path, last_name.as_deref(), who)?;
-        let there = self.there(&place, what, who)?;
+        let place = self.place(&what.path, last_name.as_deref())?;
+        let there = self.there(&place, what)?;
         if there.is_none() {
             check_free(&place, what.replace)?;
         }
-        let sources = Sources::open(&*self.opener, &what.uris, who, stop)?;
+        let sources = self.sources(&what.uris)?;
         let mut what = what.clone();
         if let Some(there) = &there {
-            if let Some(bytes) = self.still_the_same(there, &sources, &what, &place.shown, stop)? {
+            if let Some(bytes) = self.still_the_same(there, &sources, &what, &place.shown)? {
                 return Ok(Staged { files: 1, bytes, notes: sources.notes, ..Staged::default() });
             }
             what.replace = true;
         }
-        let key = key_of(who, &place.shown, &sources.list[0].0.uri);
-        if stop.is_set() {
+        let key = key_of(self.who, &place.shown, &sources.list[0].0.uri);
+        if self.stop.is_set() {
             return Err(StageError::Stopped); // before the stub is created
         }
-        if !self.hold(&key, &place.shown, stop) {
+        if !self.hold(&key, &place.shown, &self.stop) {
             return Err(StageError::Running(place.shown));
         }
-        let result = self.stage_in_as(&key, &what, &place, &sources, who, report, stop);
+        let result = self.stage_in_as(&key, &what, &place, &sources);
         self.running.lock().remove(&key);
         let mut staged = result?;
         staged.notes.splice(0..0, sources.notes);
         Ok(staged)
     }
 
-    #[allow(clippy::too_many_arguments)] // one call site; a struct for it would only repeat the names
-    fn stage_in_as(
-        &self,
-        key: &str,
-        what: &StageIn,
-        place: &Place,
-        sources: &Sources,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Staged> {
+    fn stage_in_as(&self, key: &str, what: &StageIn, place: &Place, sources: &Sources) -> Result<Staged> {
         let mut staged = Staged { files: 1, bytes: sources.list[0].0.version.size, ..Default::default() };
-        self.admit(place, who, staged.bytes)?;
+        self.admit(place, staged.bytes)?;
         let mut incoming = Incoming::begin(self, key, place, sources, &mut staged.notes)?;
-        let mut meter = Meter::new(report, &place.shown, incoming.size, incoming.done_bytes());
-        let helpers = self.helpers_for(who, incoming.units());
-        let mut fetched = fetch(&incoming, sources, helpers.as_ref(), &meter, stop);
+        let mut meter = Meter::new(self.report, &place.shown, incoming.size, incoming.done_bytes());
+        let helpers = self.helpers_for(incoming.units());
+        let mut fetched = fetch(&incoming, sources, helpers.as_ref(), &meter);
         if helpers.is_some_and(|helpers| helpers.lost_one()) {
             // A node without an answer may still write: its writes go to the removed file.
             self.discard(key)?;
-            if stop.is_set() {
-                return Err(StageError::Stopped);
-            }
+            self.check_stop()?;
             incoming = Incoming::begin(self, key, place, sources, &mut staged.notes)?;
-            meter = Meter::new(report, &place.shown, incoming.size, incoming.done_bytes());
-            fetched = fetch(&incoming, sources, None, &meter, stop);
+            meter = Meter::new(self.report, &place.shown, incoming.size, incoming.done_bytes());
+            fetched = fetch(&incoming, sources, None, &meter);
         }
         fetched.map_err(|e| e.after(incoming.done_bytes()))?;
-        sources.check_unchanged(stop).map_err(|e| e.after(incoming.done_bytes()))?;
+        sources.check_unchanged().map_err(|e| e.after(incoming.done_bytes()))?;
         if !what.checksums.is_empty() {
-            incoming.verify(&what.checksums, stop)?;
+            incoming.verify(&what.checksums)?;
         }
         let goes_on = || {
             meter.finish();
-            !stop.is_set()
+            !self.stop.is_set()
         };
-        incoming.finish(place, what.replace, sources, who, &goes_on)?;
+        incoming.finish(place, what.replace, sources, &goes_on)?;
         staged.fetched_bytes = meter.fetched_bytes();
         self.volume.stats().add(Metric::StageInBytes, staged.fetched_bytes);
         let bytes = StagedBytes { r#in: staged.fetched_bytes, out: 0 };
-        self.volume.stats().staged().add(who.uid, who.job.as_deref(), bytes);
+        self.volume.stats().staged().add(self.who.uid, self.who.job.as_deref(), bytes);
         Ok(staged)
     }
+}
 
+impl Stager {
     /// Takes a key unless it is taken. Waits for a holder whose caller hung up: it saves what it fetched and releases
     /// the key. The caller removes the key from `running`.
     pub(super) fn hold(&self, key: &str, path: &str, stop: &Stop) -> bool {
@@ -181,20 +171,13 @@ impl<'a> Incoming<'a> {
     }
 
     /// Makes another node fetch units; returns whether it did.
-    pub(super) fn has_brought(
-        &self,
-        helpers: &Helpers,
-        name: &str,
-        sources: &Sources,
-        units: &[u64],
-        stop: &Stop,
-    ) -> bool {
+    pub(super) fn has_brought(&self, helpers: &Helpers, name: &str, sources: &Sources, units: &[u64]) -> bool {
         let bytes = units.iter().map(|unit| self.range(*unit)).map(|range| range.end - range.start).sum();
-        if self.stager.pace.as_ref().is_some_and(|pace| pace.take_elsewhere(bytes).is_err()) {
+        if self.transfer.pace.as_ref().is_some_and(|pace| pace.take_elsewhere(bytes).is_err()) {
             return false;
         }
         let progress = self.progress.lock().0.clone();
-        helpers.bring_units(name, &self.key, &progress, sources, units, stop)
+        helpers.bring_units(name, &self.key, &progress, sources, units, &self.transfer.stop)
     }
 
     /// The number of units.
@@ -225,7 +208,7 @@ impl<'a> Incoming<'a> {
 
     /// Bytes per request under a limit. Small requests: a failed one is repeated and counts against the limit again.
     pub fn piece_bytes(&self) -> Option<u64> {
-        self.stager.pace.as_ref().map(|pace| pace.piece_bytes() as u64)
+        self.transfer.pace.as_ref().map(|pace| pace.piece_bytes() as u64)
     }
 
     /// The URI of the source.
@@ -266,25 +249,23 @@ impl<'a> Incoming<'a> {
             return Err(self.not_kept(error));
         }
         let bytes = serde_json::to_vec(&record).map_err(|e| crate::Error::State(e.to_string()))?;
-        Ok(self.stager.volume.state().staging_put(&self.key, &bytes)?)
+        Ok(self.transfer.volume.state().staging_put(&self.key, &bytes)?)
     }
 
     /// Compares the whole file with the user's checksums.
-    fn verify(&self, checksums: &[Checksum], stop: &Stop) -> Result<()> {
+    fn verify(&self, checksums: &[Checksum]) -> Result<()> {
         let mut expected = Expected::new(checksums);
         let mut buf = vec![0; 4 << 20];
         let mut offset = 0;
         while offset < self.size {
-            if stop.is_set() {
-                return Err(StageError::Stopped);
-            }
+            self.transfer.check_stop()?;
             let read = self.file.read(offset, &mut buf)?;
             expected.update(&buf[..read]);
             offset += read as u64;
         }
         let compared = expected.compare();
         if compared.is_err() {
-            self.stager.discard(&self.key)?;
+            self.transfer.discard(&self.key)?;
         }
         compared
     }

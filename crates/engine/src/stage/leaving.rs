@@ -1,11 +1,11 @@
 //! Walk over the files to be staged out, with their state at the destination.
 
 use super::look::{Looked, QUESTIONS, ROWS_MAX, Row, There};
-use super::place::{names, open_at};
+use super::place::names;
 use super::shared::work_off;
 use super::tree::{encoded, some_chosen};
-use super::{Chosen, Compare, Result, StageError, Stager, Stop};
-use crate::source::{Identity, SourceError, check_uri};
+use super::{Chosen, Compare, Result, StageError, Transfer};
+use crate::source::{SourceError, check_uri};
 use meta::descent::Descent;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -57,18 +57,16 @@ impl Met {
     }
 }
 
-impl Stager {
+impl Transfer<'_> {
     /// Visits the files to be staged out in the order of their names, until `visit` breaks.
     pub(super) fn leaving(
         &self,
         what: &StageOut,
-        who: &Identity,
-        stop: &Stop,
         visit: &mut dyn FnMut(Leaving) -> Result<ControlFlow<()>>,
     ) -> Result<Met> {
         check_uri(&what.uri)?;
         let above = names(&what.path)?;
-        let fd = open_at(self.volume.tree(), &above, OFlags::RDONLY, who)?;
+        let fd = self.open_at(&above, OFlags::RDONLY)?;
         let is_all = what.chosen.is_all();
         match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
             FileType::RegularFile if !is_all => {
@@ -77,11 +75,11 @@ impl Stager {
             }
             FileType::RegularFile => {
                 let name = encoded(above.last().map_or("", String::as_str));
-                let named = self.opener.named(&what.uri, &name, who);
+                let named = self.opener.named(&what.uri, &name, self.who);
                 let uri = named.map_err(|e| StageError::of_source(&what.uri, e))?;
                 visit(Leaving { fd, path: above.join("/"), uri }).map(|_| Met::default())
             }
-            FileType::Directory => self.leaving_below(fd, &above, what, who, stop, visit),
+            FileType::Directory => self.leaving_below(fd, &above, what, visit),
             _ => Err(StageError::path(&what.path, "it is neither a file nor a directory")),
         }
     }
@@ -93,15 +91,11 @@ impl Stager {
         directory: OwnedFd,
         above: &[String],
         what: &StageOut,
-        who: &Identity,
-        stop: &Stop,
         visit: &mut dyn FnMut(Leaving) -> Result<ControlFlow<()>>,
     ) -> Result<Met> {
         let (mut walk, mut met) = (Descent::at(directory, true)?, Met::default());
         while let Some(entry) = walk.entry() {
-            if stop.is_set() {
-                return Err(StageError::Stopped);
-            }
+            self.check_stop()?;
             let (name, kind) = entry?;
             let not_utf8 = || StageError::path(&what.path, format!("the name {name:?} below it is no UTF-8"));
             let below = walk.names_of(&name).ok_or_else(not_utf8)?;
@@ -112,7 +106,7 @@ impl Stager {
                 met.left_out += 1;
                 continue;
             }
-            let fd = match open_at(self.volume.tree(), &names, OFlags::RDONLY | OFlags::NOFOLLOW, who) {
+            let fd = match self.open_at(&names, OFlags::RDONLY | OFlags::NOFOLLOW) {
                 Ok(fd) => fd,
                 Err(e) if e.to_string().contains(&Errno::LOOP.to_string()) => {
                     met.notes.push(format!("{path} is a symbolic link and was left out"));
@@ -137,12 +131,12 @@ impl Stager {
     }
 
     /// Fails if the patterns select no file, probably by mistake, before anything is sent.
-    pub(super) fn some_leave(&self, what: &StageOut, who: &Identity, stop: &Stop) -> Result<()> {
+    pub(super) fn some_leave(&self, what: &StageOut) -> Result<()> {
         if what.chosen.is_all() {
             return Ok(());
         }
         let mut chosen = 0;
-        let met = self.leaving(what, who, stop, &mut |_| {
+        let met = self.leaving(what, &mut |_| {
             chosen = 1;
             Ok(ControlFlow::Break(()))
         })?;
@@ -150,10 +144,10 @@ impl Stager {
     }
 
     /// Dry run of a stage-out: sends nothing.
-    pub fn look_out(&self, what: &StageOut, who: &Identity, stop: &Stop) -> Result<Looked> {
-        self.some_leave(what, who, stop)?;
+    pub fn look_out(&self, what: &StageOut) -> Result<Looked> {
+        self.some_leave(what)?;
         let mut files = Vec::new();
-        let met = self.leaving(what, who, stop, &mut |Leaving { fd, path, uri }| {
+        let met = self.leaving(what, &mut |Leaving { fd, path, uri }| {
             let stub = fd.try_clone().map_err(|_| Errno::MFILE)?;
             let file = self.files.get_or_open(fd)?;
             let was_sent = self.was_sent(&file, &stub, &uri)?;
@@ -162,10 +156,8 @@ impl Stager {
         })?;
         let rows = Mutex::new(Vec::new());
         let ask = |(path, uri, bytes, was_sent): (String, String, u64, bool)| {
-            if stop.is_set() {
-                return Err(StageError::Stopped);
-            }
-            let there = match self.opener.open(&uri, who).and_then(|source| source.stat()) {
+            self.check_stop()?;
+            let there = match self.opener.open(&uri, self.who).and_then(|source| source.stat()) {
                 Ok(version) if version.size == bytes && was_sent => There::Sent,
                 Ok(version) if version.size == bytes => There::SameSize,
                 Ok(_) => There::Other,

@@ -2,11 +2,9 @@
 //! nothing.
 
 use super::manifest::Line;
-use super::place::Place;
 use super::shared::work_off;
 use super::tree::files_of;
-use super::{Chosen, ManifestIn, Result, StageError, StageIn, Stager, Stop};
-use crate::source::Identity;
+use super::{Chosen, ManifestIn, Result, StageError, StageIn, Transfer};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -106,23 +104,21 @@ fn unsized_files(lines: Vec<Line>) -> Vec<(StageIn, Option<u64>)> {
     lines.into_iter().map(|line| (line.into_file(false, false), None)).collect()
 }
 
-impl Stager {
+impl Transfer<'_> {
     /// Dry run of a stage-in.
-    pub fn look(&self, wanted: &Wanted, chosen: &Chosen, who: &Identity, stop: &Stop) -> Result<Looked> {
+    pub fn look(&self, wanted: &Wanted, chosen: &Chosen) -> Result<Looked> {
         let files = match wanted {
             Wanted::File(what) => vec![(what.clone(), None)],
-            Wanted::Tree(what) => match self.record(what, chosen, who)? {
+            Wanted::Tree(what) => match self.record(what, chosen)? {
                 Some(lines) => unsized_files(lines),
-                None => files_of(what, &self.entries(what, chosen, who)?)?,
+                None => files_of(what, &self.entries(what, chosen)?)?,
             },
-            Wanted::Manifest(what) => unsized_files(self.lines(what, chosen, who)?),
+            Wanted::Manifest(what) => unsized_files(self.lines(what, chosen)?),
         };
         let rows = Mutex::new(Vec::new());
         let here = |(what, size): (StageIn, Option<u64>)| {
-            if stop.is_set() {
-                return Err(StageError::Stopped);
-            }
-            let row = self.row(&what, size, who)?;
+            self.check_stop()?;
+            let row = self.row(&what, size)?;
             rows.lock().push(row);
             Ok(())
         };
@@ -133,14 +129,14 @@ impl Stager {
         Ok(looked)
     }
 
-    fn row(&self, what: &StageIn, size: Option<u64>, who: &Identity) -> Result<Row> {
+    fn row(&self, what: &StageIn, size: Option<u64>) -> Result<Row> {
         let uri = what.uris.first().ok_or_else(|| StageError::path(&what.path, "no source is named"))?;
         crate::source::check_uri(uri)?;
-        let stat = || self.opener.open(uri, who).and_then(|source| source.stat()).map(|version| version.size);
+        let stat = || self.opener.open(uri, self.who).and_then(|source| source.stat()).map(|version| version.size);
         let bytes = size.map_or_else(stat, Ok).map_err(|e| StageError::of_source(uri, e))?;
         let name = super::incoming::last_name(uri);
         // A missing parent directory means that the file is missing too.
-        let place = Place::find(self.volume.tree(), &what.path, name.as_deref(), who).ok();
+        let place = self.place(&what.path, name.as_deref()).ok();
         let stat = place.as_ref().and_then(|place| place.stat().ok().flatten());
         let there = match stat {
             None => There::Nothing,

@@ -2,11 +2,11 @@
 
 use super::leaving::{Leaving, StageOut};
 use super::offloaded::{self, Offloaded};
-use super::place::{names, open_at};
+use super::place::names;
 use super::progress::Meter;
-use super::{Compare, Report, Result, StageError, Staged, Stager, Stop, sums};
+use super::{Compare, Result, StageError, Staged, Transfer, sums};
 use crate::file::File;
-use crate::source::{Identity, Place, Record, SourceError, Started, Version};
+use crate::source::{Place, Record, SourceError, Started, Version};
 use crate::stage::sources::{Sources, retried};
 use crate::stats::{Metric, StagedBytes};
 use object::host;
@@ -22,59 +22,48 @@ const BLOCK_BYTES: usize = 4 << 20;
 /// Maximum number of uploads of one file.
 const TRIES: usize = 3;
 
-impl Stager {
+impl Transfer<'_> {
     /// Stages out a file or the selected files of a directory.
-    pub fn stage_out(&self, what: &StageOut, who: &Identity, report: Report, stop: &Stop) -> Result<Staged> {
-        self.some_leave(what, who, stop)?;
+    pub fn stage_out(&self, what: &StageOut) -> Result<Staged> {
+        self.some_leave(what)?;
         let mut staged = Staged::default();
-        let met = self.leaving(what, who, stop, &mut |Leaving { fd, path, uri }| {
-            staged.add(self.file_out(fd, &path, &uri, what.compare, who, report, stop)?);
+        let met = self.leaving(what, &mut |Leaving { fd, path, uri }| {
+            staged.add(self.file_out(fd, &path, &uri, what.compare)?);
             Ok(ControlFlow::Continue(()))
         })?;
         staged.notes.extend(met.notes());
         Ok(staged)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is sent, where to, and how it was asked for")]
-    fn file_out(
-        &self,
-        fd: OwnedFd,
-        shown: &str,
-        uri: &str,
-        compare: Compare,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Staged> {
+    fn file_out(&self, fd: OwnedFd, shown: &str, uri: &str, compare: Compare) -> Result<Staged> {
         let stub = fd.try_clone().map_err(|_| Errno::MFILE)?;
         let file = self.files.get_or_open(fd)?;
         let _turn = self.offloaded.turn(fs::fstat(&stub)?.st_ino, uri);
-        if self.is_there(&file, &stub, uri, who)? {
+        if self.is_there(&file, &stub, uri)? {
             let notes = vec![format!("{shown} is there already, in this version")];
             return Ok(Staged { files: 1, bytes: file.size(), notes, ..Default::default() });
         }
         for tries_left in (0..TRIES).rev() {
-            let meter = Meter::new(report, shown, file.size(), 0);
-            match self.send(&file, &stub, shown, uri, compare, who, &meter, stop) {
+            let meter = Meter::new(self.report, shown, file.size(), 0);
+            match self.send(&file, &stub, shown, uri, compare, &meter) {
                 Ok((bytes, version)) => {
                     meter.finish();
                     self.volume.stats().add(Metric::StageOutBytes, bytes);
                     let staged = StagedBytes { r#in: 0, out: bytes };
-                    self.volume.stats().staged().add(who.uid, who.job.as_deref(), staged);
+                    self.volume.stats().staged().add(self.who.uid, self.who.job.as_deref(), staged);
                     if let (Some(id), (size, modified_ns)) = (file.id(), version) {
                         self.offloaded.put(id, &Offloaded { uri: uri.to_string(), size, modified_ns })?;
                     }
                     return Ok(Staged { files: 1, bytes, fetched_bytes: bytes, ..Default::default() });
                 }
                 Err(StageError::Source { error: SourceError::Passing(_), .. } | StageError::Moving(_))
-                    if tries_left > 0 && !stop.is_set() => {}
+                    if tries_left > 0 && !self.stop.is_set() => {}
                 Err(e) => return Err(e),
             }
         }
         unreachable!("the last try returns")
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is sent, where to, and how it was asked for")]
     fn send(
         &self,
         file: &Arc<File>,
@@ -82,15 +71,13 @@ impl Stager {
         shown: &str,
         uri: &str,
         compare: Compare,
-        who: &Identity,
         meter: &Meter,
-        stop: &Stop,
     ) -> Result<(u64, (u64, u64))> {
         let failed = |e| StageError::of_source(uri, e);
         file.settle()?;
         let before = look(file, stub)?;
         let sent = offloaded::version(file, stub)?;
-        let started = retried(stop, || self.opener.create(uri, who));
+        let started = retried(&self.stop, || self.opener.create(uri, self.who));
         let Started { mut upload, at } = started.map_err(|e| e.map_or(StageError::Stopped, failed))?;
         // Without a comparison of content no hash is needed.
         let mut hasher = (compare == Compare::Content).then(blake3::Hasher::new);
@@ -98,9 +85,7 @@ impl Stager {
             let mut buf = vec![0; BLOCK_BYTES];
             let mut offset = 0;
             loop {
-                if stop.is_set() {
-                    return Err(StageError::Stopped);
-                }
+                self.check_stop()?;
                 let read = file.read(offset, &mut buf)?;
                 if read == 0 {
                     return Ok(offset);
@@ -108,7 +93,9 @@ impl Stager {
                 if let Some(hasher) = &mut hasher {
                     hasher.update(&buf[..read]);
                 }
-                upload.append(&buf[..read]).map_err(|e| if stop.is_set() { StageError::Stopped } else { failed(e) })?;
+                upload
+                    .append(&buf[..read])
+                    .map_err(|e| if self.stop.is_set() { StageError::Stopped } else { failed(e) })?;
                 offset += read as u64;
                 meter.add(read as u64);
             }
@@ -120,7 +107,7 @@ impl Stager {
         let verified = copied.and_then(|bytes| {
             upload.complete(bytes).map_err(failed)?;
             let expected = hasher.map(|hasher| hasher.finalize());
-            self.read_back(uri, &at, who, bytes, expected, stop).map(|()| bytes)
+            self.read_back(uri, &at, bytes, expected).map(|()| bytes)
         });
         match verified {
             Ok(bytes) => upload.finish(bytes).map(|_| (bytes, sent)).map_err(failed),
@@ -138,12 +125,12 @@ impl Stager {
     }
 
     /// Whether this version of the file was sent to `uri` before, and its size there is still right.
-    fn is_there(&self, file: &Arc<File>, stub: &OwnedFd, uri: &str, who: &Identity) -> Result<bool> {
+    fn is_there(&self, file: &Arc<File>, stub: &OwnedFd, uri: &str) -> Result<bool> {
         if !self.was_sent(file, stub, uri)? {
             return Ok(false);
         }
         // A copy that was removed at the destination is sent again.
-        let there = self.opener.open(uri, who).and_then(|source| source.stat());
+        let there = self.opener.open(uri, self.who).and_then(|source| source.stat());
         Ok(there.is_ok_and(|version| version.size == file.size()))
     }
 
@@ -158,18 +145,11 @@ impl Stager {
 
     /// Compares the copy at the destination, under its temporary name if it has one: its size, and its bytes if
     /// `expected` is given.
-    fn read_back(
-        &self,
-        uri: &str,
-        at: &str,
-        who: &Identity,
-        size: u64,
-        expected: Option<blake3::Hash>,
-        stop: &Stop,
-    ) -> Result<()> {
+    fn read_back(&self, uri: &str, at: &str, size: u64, expected: Option<blake3::Hash>) -> Result<()> {
         let failed = |e| StageError::of_source(uri, e);
-        let source = retried(stop, || self.opener.open(at, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
-        let version = retried(stop, || source.stat()).map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let source = retried(&self.stop, || self.opener.open(at, self.who))
+            .map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let version = retried(&self.stop, || source.stat()).map_err(|e| e.map_or(StageError::Stopped, failed))?;
         let wrong = || failed(SourceError::Passing("the received bytes differ from the sent ones".into()));
         if version.size != size {
             return Err(wrong());
@@ -178,58 +158,38 @@ impl Stager {
         let mut hasher = blake3::Hasher::new();
         let read = source.read_all(&version, &mut |bytes| {
             hasher.update(bytes);
-            !stop.is_set()
+            !self.stop.is_set()
         });
-        if stop.is_set() {
-            return Err(StageError::Stopped);
-        }
+        self.check_stop()?;
         read.map_err(failed)?;
         if hasher.finalize() == expected { Ok(()) } else { Err(wrong()) }
     }
 
     /// The source record of a file.
-    pub fn source_get(&self, path: &str, who: &Identity) -> Result<Option<Record>> {
-        let fd = open_at(self.volume.tree(), &names(path)?, OFlags::RDONLY, who)?;
+    pub fn source_get(&self, path: &str) -> Result<Option<Record>> {
+        let fd = self.open_at(&names(path)?, OFlags::RDONLY)?;
         let file = self.files.get_or_open(fd)?;
         Ok(file.source()?.map(|text| Record::parse(&text)).transpose()?)
     }
 
     /// Sets the sources of a file, or clears them if `uris` is empty. Computes checksums of the present bytes; with
     /// `verify` the bytes are also compared with the sources.
-    pub fn source_set(
-        &self,
-        path: &str,
-        uris: &[String],
-        verify: bool,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Option<Record>> {
-        let fd = open_at(self.volume.tree(), &names(path)?, OFlags::RDWR, who)?;
+    pub fn source_set(&self, path: &str, uris: &[String], verify: bool) -> Result<Option<Record>> {
+        let fd = self.open_at(&names(path)?, OFlags::RDWR)?;
         if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
             return Err(StageError::path(path, "only files have sources"));
         }
         let file = self.files.get_or_open(fd)?;
-        self.source_set_on(&file, path, uris, verify, who, report, stop)
+        self.source_set_on(&file, path, uris, verify)
     }
 
     /// [`Stager::source_set`] for an open file; `path` is its name in messages.
-    #[expect(clippy::too_many_arguments, reason = "those of `source_set` and the file")]
-    pub fn source_set_on(
-        &self,
-        file: &Arc<File>,
-        path: &str,
-        uris: &[String],
-        verify: bool,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Option<Record>> {
+    pub fn source_set_on(&self, file: &Arc<File>, path: &str, uris: &[String], verify: bool) -> Result<Option<Record>> {
         if uris.is_empty() {
             file.set_source(None)?;
             return Ok(None);
         }
-        let sources = Sources::open(&*self.opener, uris, who, stop)?;
+        let sources = self.sources(uris)?;
         if let Some(note) = sources.notes.iter().find(|note| note.contains("not used")) {
             return Err(StageError::path(path, note));
         }
@@ -238,10 +198,10 @@ impl Stager {
             let why = format!("it has {} bytes and the file has {size}: they are not the same", place.version.size);
             return Err(StageError::of_source(&place.uri, SourceError::Changed(why)));
         }
-        let meter = Meter::new(report, path, size, 0);
-        let stripe_bytes = self.sum_up(file, &sources, verify, &meter, stop)?;
+        let meter = Meter::new(self.report, path, size, 0);
+        let stripe_bytes = self.sum_up(file, &sources, verify, &meter)?;
         let places: Vec<Place> = sources.list.into_iter().map(|(place, _)| place).collect();
-        let record = Record::new(places, stripe_bytes, who);
+        let record = Record::new(places, stripe_bytes, self.who);
         file.set_source(Some(&record.to_text()))?;
         file.sync_now(false)?;
         meter.finish();
@@ -249,21 +209,19 @@ impl Stager {
     }
 
     /// Writes checksums of the present bytes of the file. Returns the bytes that each covers.
-    fn sum_up(&self, file: &Arc<File>, sources: &Sources, verify: bool, meter: &Meter, stop: &Stop) -> Result<u64> {
+    fn sum_up(&self, file: &Arc<File>, sources: &Sources, verify: bool, meter: &Meter) -> Result<u64> {
         let layout = file.layout();
         let stripe = layout.as_ref().map_or(1 << 20, |l| l.mirrors[0].segments[0].stripe_size);
         let (size, mut offset, mut all) = (file.size(), 0, Vec::new());
         while offset < size {
-            if stop.is_set() {
-                return Err(StageError::Stopped);
-            }
+            self.check_stop()?;
             let len = (size - offset).min(stripe) as usize;
             let mut here = vec![0; len];
             let read = file.read(offset, &mut here)?;
             if read < len {
                 return Err(StageError::Moving(sources.list[0].0.uri.clone()));
             }
-            if verify && here != sources.read_at(offset, len, stop, None)? {
+            if verify && here != sources.read_at(offset, len, None)? {
                 let why = format!("its bytes from {offset} are not those of the file");
                 return Err(StageError::of_source(&sources.list[0].0.uri, SourceError::Changed(why)));
             }

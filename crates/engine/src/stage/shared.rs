@@ -15,7 +15,7 @@ use super::progress::Meter;
 use super::record;
 use super::sources::Sources;
 use super::tree::Missing;
-use super::{Report, Result, StageError, StageIn, Staged, Stager, Stop};
+use super::{Report, Result, StageError, StageIn, Staged, Stager, Stop, Transfer};
 use crate::source::Identity;
 use object::workers::side_by_side;
 use parking_lot::Mutex;
@@ -89,36 +89,46 @@ impl Stager {
     /// Fetches a share for another node, on behalf of a user there.
     pub fn bring(&self, uid: u32, gid: u32, share: Value, report: Report, stop: &Stop) -> Result<Value> {
         let share = serde_json::from_value(share).map_err(|error| crate::Error::State(error.to_string()))?;
-        let who = |umask| Identity { uid, gid, umask, ..Identity::default() };
-        let paced = self.paced(None, uid, stop);
+        let umask = if let Share::Files { umask, .. } = &share { *umask } else { None };
+        let who = Identity { uid, gid, umask, ..Identity::default() };
+        let paced = self.paced(None, uid, stop).transfer(&who, report, stop);
         match share {
             Share::Units { key, progress, uris, units } => {
-                paced.bring_units(&key, &progress, &uris, &units, &who(None), report, stop)?;
+                paced.bring_units(&key, &progress, &uris, &units)?;
                 Ok(Value::Null)
             }
             // One result per file; `None` for a failed one: the requester tries it again and reports the error.
-            Share::Files { files, umask } => {
+            Share::Files { files, .. } => {
                 let stage = |file: &StageIn| {
-                    let staged = paced.stage_in(file, &who(umask), report, stop);
+                    let staged = paced.stage_in(file);
                     staged.inspect_err(|error| tracing::info!("not staged in for another node: {error}")).ok()
                 };
                 Ok(json!(files.iter().map(stage).collect::<Vec<Option<Staged>>>()))
             }
         }
     }
+}
 
+impl Transfer<'_> {
     /// The nodes that can help with a stage-in of this user, if there are any.
-    pub(super) fn helpers(&self, who: &Identity) -> Option<Helpers> {
-        let has_secrets = who.credentials_file.is_some() || !who.environment.is_empty();
+    pub(super) fn helpers(&self) -> Option<Helpers> {
+        let has_secrets = self.who.credentials_file.is_some() || !self.who.environment.is_empty();
         let others = self.others.get().filter(|_| !has_secrets)?.clone();
         let (names, lost) = (others.names(), AtomicBool::new(false));
-        (!names.is_empty()).then(|| Helpers { others, uid: who.uid, gid: who.gid, umask: who.umask, names, lost })
+        (!names.is_empty()).then(|| Helpers {
+            others,
+            uid: self.who.uid,
+            gid: self.who.gid,
+            umask: self.who.umask,
+            names,
+            lost,
+        })
     }
 
     /// Helpers of a file with this many units.
-    pub(super) fn helpers_for(&self, who: &Identity, units: u64) -> Option<Helpers> {
+    pub(super) fn helpers_for(&self, units: u64) -> Option<Helpers> {
         let wanted = units >= UNITS_MIN && self.pace.as_ref().is_none_or(|pace| pace.wants_help());
-        if wanted { self.helpers(who) } else { None }
+        if wanted { self.helpers() } else { None }
     }
 
     /// Stages files in, with helpers if there are any. Calls `done` for each file; `missing` collects the failures that
@@ -126,50 +136,37 @@ impl Stager {
     pub(super) fn stage_in_all(
         &self,
         files: Vec<StageIn>,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
         done: &(dyn Fn(&Staged) + Sync),
         missing: Option<&Missing>,
     ) -> Result<Staged> {
         // The size of a whole file is unknown here: under a limit, helpers get only parts of files.
         let is_limited = self.pace.as_ref().is_some_and(|pace| pace.own.is_some());
-        let helpers = self.helpers(who).filter(|_| files.len() > 1 && !is_limited);
+        let helpers = self.helpers().filter(|_| files.len() > 1 && !is_limited);
         let all = Mutex::new(Staged::default());
         let note = |staged: Staged| {
             done(&staged);
             all.lock().add(staged);
         };
-        let here = |file: StageIn| match self.stage_in(&file, who, report, stop) {
+        let here = |file: StageIn| match self.stage_in(&file) {
             Err(error) if missing.is_some_and(|missing| missing.takes(&file.path, &error)) => Ok(()),
             staged => staged.map(note),
         };
         let elsewhere = |helpers: &Helpers, name: &str, some: &mut Vec<StageIn>| {
-            helpers.bring_files(name, some, stop, &note);
+            helpers.bring_files(name, some, &self.stop, &note);
             Ok(())
         };
         work_off(files, 1, helpers.as_ref(), FILES_AT_ONCE, here, elsewhere)?;
         Ok(all.into_inner())
     }
 
-    #[allow(clippy::too_many_arguments)] // one call site; a struct for it would only repeat the names
-    fn bring_units(
-        &self,
-        key: &str,
-        progress: &record::Progress,
-        uris: &[String],
-        units: &[u64],
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<()> {
-        let sources = Sources::open(&*self.opener, uris, who, stop)?;
+    fn bring_units(&self, key: &str, progress: &record::Progress, uris: &[String], units: &[u64]) -> Result<()> {
+        let sources = self.sources(uris)?;
         let incoming = Incoming::join(self, key, progress.clone())?;
         if sources.list.first().is_none_or(|(place, _)| place.version != progress.version) {
             return Err(StageError::path(&progress.path, "its source differs as read by this node"));
         }
-        let meter = Meter::new(report, "", 0, 0);
-        fetch_some(&incoming, &sources, units, &meter, stop)?;
+        let meter = Meter::new(self.report, "", 0, 0);
+        fetch_some(&incoming, &sources, units, &meter)?;
         incoming.leave()
     }
 }

@@ -26,6 +26,7 @@ pub(super) struct Sources {
     pub list: Vec<(Place, Arc<dyn Source>)>,
     /// Whether each source provided bytes.
     used: Vec<AtomicBool>,
+    stop: Stop,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
@@ -37,7 +38,7 @@ impl Sources {
             return Err(StageError::path("", format!("name one to {SOURCES_MAX} sources")));
         }
         uris.iter().try_for_each(|uri| check_uri(uri))?;
-        let mut sources = Sources { list: Vec::new(), used: Vec::new(), notes: Vec::new() };
+        let mut sources = Sources { list: Vec::new(), used: Vec::new(), stop: stop.clone(), notes: Vec::new() };
         let mut failed = None;
         for uri in uris {
             match look(opener, uri, who, stop) {
@@ -94,7 +95,7 @@ impl Sources {
 
     /// Reads `len` bytes from the first source with ranges that can provide them. The meter shows the bytes that arrive;
     /// those of a read that failed are subtracted.
-    pub fn read_at(&self, offset: u64, len: usize, stop: &Stop, meter: Option<&Meter<'_>>) -> Result<Vec<u8>> {
+    pub fn read_at(&self, offset: u64, len: usize, meter: Option<&Meter<'_>>) -> Result<Vec<u8>> {
         let mut shown = 0;
         let mut show = |arrived: u64| {
             if let Some(meter) = meter {
@@ -108,14 +109,14 @@ impl Sources {
         let good = |at: usize| if any { self.by_ranges(at) } else { self.list[at].0.ranges };
         for (at, (place, source)) in self.list.iter().enumerate().filter(|(at, _)| good(*at)) {
             let version = &place.version;
-            let tried = retried(stop, || {
+            let tried = retried(&self.stop, || {
                 let (version, arrived) = (version.clone(), Arc::new(AtomicU64::new(0)));
                 let counted = arrived.clone();
                 let read = move |source: &dyn Source| {
                     let mut bytes = vec![0; len];
                     source.fetch_at(&version, offset, &mut bytes, &counted).map(|()| bytes)
                 };
-                let read = unless_stopped_watched(stop, source, read, || show(arrived.load(Ordering::Relaxed)));
+                let read = unless_stopped_watched(&self.stop, source, read, || show(arrived.load(Ordering::Relaxed)));
                 show(if read.is_ok() { len as u64 } else { 0 });
                 read
             });
@@ -134,10 +135,10 @@ impl Sources {
     }
 
     /// Checks that the sources of the fetched bytes are unchanged.
-    pub fn check_unchanged(&self, stop: &Stop) -> Result<()> {
+    pub fn check_unchanged(&self) -> Result<()> {
         let used = self.list.iter().zip(&self.used).filter(|(_, used)| used.load(Ordering::Relaxed));
         for ((place, source), _) in used {
-            let now = retried(stop, || unless_stopped(stop, source, |source| source.stat()))
+            let now = retried(&self.stop, || unless_stopped(&self.stop, source, |source| source.stat()))
                 .map_err(|e| stopped_or(&place.uri, e))?;
             if now != place.version {
                 let text = "it was replaced while it was fetched; stage it in again".to_string();
@@ -248,7 +249,12 @@ mod tests {
         let gate = Arc::new((Mutex::new(false), Condvar::new()));
         let source: Arc<dyn Source> = Arc::new(Halting(gate.clone()));
         let place = Place { uri: "x://h/a".into(), version: source.stat().expect("version"), ranges: true };
-        let sources = Sources { list: vec![(place, source)], used: vec![AtomicBool::new(false)], notes: Vec::new() };
+        let sources = Sources {
+            list: vec![(place, source)],
+            used: vec![AtomicBool::new(false)],
+            stop: Stop::default(),
+            notes: Vec::new(),
+        };
         let report = |progress: &Progress| {
             if progress.done_bytes == 50 {
                 *gate.0.lock() = true;
@@ -256,7 +262,7 @@ mod tests {
             }
         };
         let meter = Meter::new(&report, "a", 100, 0);
-        let bytes = sources.read_at(0, 100, &Stop::default(), Some(&meter)).expect("read");
+        let bytes = sources.read_at(0, 100, Some(&meter)).expect("read");
         assert_eq!((bytes.len(), meter.fetched_bytes()), (100, 0), "shown, and not written yet");
         meter.add_arrived(100);
         assert_eq!(meter.fetched_bytes(), 100);

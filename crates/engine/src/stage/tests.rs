@@ -27,7 +27,7 @@ fn a_large_file_in_with_record_and_checksums() {
     assert_eq!((staged.files, staged.bytes, staged.fetched_bytes), (1, 21_000_077, 21_000_077));
     assert!(world.read("d/a") == bytes);
     assert!(remote.reads().iter().all(|(offset, len)| *len as u64 >= 1 << 20 || offset + *len as u64 == 21_000_077));
-    let record = world.stager.source_get("d/a", &who()).expect("get").expect("record");
+    let record = world.stager.silent(&who()).source_get("d/a").expect("get").expect("record");
     assert_eq!((record.sources[0].uri.as_str(), record.modified), ("mem://h/a", false));
     let layout = layout_of(&world, "d/a");
     assert!(layout.mirrors[0].segments[0].objects.len() > 1, "striped from the start");
@@ -111,7 +111,7 @@ fn told_to_stop_it_stops_and_can_go_on() {
     };
     stop.set();
     let what = request(&["mem://h/a"], "a");
-    assert!(matches!(world.stager.stage_in(&what, &who(), report, &stop), Err(StageError::Stopped)));
+    assert!(matches!(world.stager.transfer(&who(), report, &stop).stage_in(&what), Err(StageError::Stopped)));
     assert!(!world.tree.join("a").exists());
     world.stage(&["mem://h/a"], "a").expect("goes on");
 }
@@ -124,7 +124,7 @@ fn without_ranges_and_with_a_second_source() {
     let staged = world.stage(&["mem://h/a"], "a").expect("staged");
     assert!(staged.notes.iter().any(|n| n.contains("no ranges")));
     assert!(world.read("a") == bytes);
-    assert!(!world.stager.source_get("a", &who()).expect("get").expect("record").sources[0].ranges);
+    assert!(!world.stager.silent(&who()).source_get("a").expect("get").expect("record").sources[0].ranges);
     let first = world.memory.add("mem://h/b", &bytes);
     world.memory.add("mem://i/b", &bytes);
     world.memory.add("mem://j/b", &bytes[1..]);
@@ -132,7 +132,7 @@ fn without_ranges_and_with_a_second_source() {
     let staged = world.stage(&["mem://h/b", "mem://i/b", "mem://j/b", "mem://k/none"], "b").expect("from the second");
     assert_eq!(staged.notes.len(), 2, "{:?}", staged.notes);
     assert!(world.read("b") == bytes);
-    let record = world.stager.source_get("b", &who()).expect("get").expect("record");
+    let record = world.stager.silent(&who()).source_get("b").expect("get").expect("record");
     assert_eq!(record.sources.len(), 2);
 }
 
@@ -147,14 +147,14 @@ fn a_source_that_does_not_tell_its_versions_is_fetched_with_one_request() {
     assert_eq!(remote.reads(), [(0, old.len())], "no ranges, between which it could be replaced");
     assert!(staged.notes.iter().any(|note| note.contains("one request")), "{:?}", staged.notes);
     assert!(world.read("a") == old);
-    let record = world.stager.source_get("a", &who()).expect("get").expect("record");
+    let record = world.stager.silent(&who()).source_get("a").expect("get").expect("record");
     assert!(record.sources[0].ranges, "a recovery may use them: the checksums decide there");
     // An equal size does not prove equal bytes.
     remote.put(new.clone());
     let keep = StageIn { keep: true, ..request(&["mem://h/a"], "a") };
     world.stage_as(&keep, &who()).expect("fetched again");
     assert!(world.read("a") == new);
-    let said = world.stager.source_set("a", &["mem://h/a".into()], true, &who(), QUIET, &Stop::default());
+    let said = world.stager.silent(&who()).source_set("a", &["mem://h/a".into()], true);
     assert!(said.expect("compared byte by byte, in ranges or not").is_some());
 }
 
@@ -168,11 +168,11 @@ fn a_second_source_that_helped_out_must_not_have_changed_either() {
     let stop = Stop::default();
     let sources = super::sources::Sources::open(&*world.memory, &uris, &who(), &stop).expect("both");
     first.fail_after(0);
-    assert!(sources.read_at(0, 100, &stop, None).expect("from the second") == bytes[..100]);
+    assert!(sources.read_at(0, 100, None).expect("from the second") == bytes[..100]);
     first.put(data(24 << 20, 18));
-    sources.check_unchanged(&stop).expect("the first gave nothing");
+    sources.check_unchanged().expect("the first gave nothing");
     second.put(data(24 << 20, 18));
-    let found = sources.check_unchanged(&stop).expect_err("it was replaced").to_string();
+    let found = sources.check_unchanged().expect_err("it was replaced").to_string();
     assert!(found.contains("mem://i/a") && found.contains("replaced"), "{found}");
 }
 
@@ -239,13 +239,8 @@ fn a_user_stages_where_she_may_and_owns_what_comes() {
     assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (65534, 65534, 0o644));
     std::fs::set_permissions(world.tree.join("open/a"), mode(0o600)).expect("chmod");
     let other = Identity { uid: 65533, gid: 65533, ..Identity::default() };
-    assert!(
-        world
-            .stager
-            .stage_out(&results("open/a", "mem://h/out", Compare::Content), &other, QUIET, &Stop::default())
-            .is_err()
-    );
-    assert!(world.stager.source_get("open/a", &other).is_err());
+    assert!(world.stager.silent(&other).stage_out(&results("open/a", "mem://h/out", Compare::Content)).is_err());
+    assert!(world.stager.silent(&other).source_get("open/a").is_err());
 }
 
 /// [S-052]
@@ -255,9 +250,8 @@ fn directories_with_links_and_hostile_listings() {
     world.memory.add("mem://h/t/x", b"x");
     world.memory.add("mem://h/t/sub/y", &data(200_000, 10));
     world.memory.add_link("mem://h/t/sub/l", "../x");
-    let tree = |uri: &str, path: &str| {
-        world.stager.stage_in_tree(&request(&[uri], path), &Chosen::default(), &who(), QUIET, &Stop::default())
-    };
+    let tree =
+        |uri: &str, path: &str| world.stager.silent(&who()).stage_in_tree(&request(&[uri], path), &Chosen::default());
     let staged = tree("mem://h/t", "t").expect("staged");
     assert_eq!((staged.files, staged.directories, staged.symlinks), (2, 2, 1));
     assert!(world.read("t/sub/y") == data(200_000, 10));
@@ -281,7 +275,7 @@ fn a_manifest_is_checked_whole_before_anything_changes() {
     world.memory.add("mem://h/b", b"b");
     let stage = |text: &str| {
         let what = ManifestIn { text: Some(text.into()), ..ManifestIn::default() };
-        world.stager.stage_in_manifest(&what, &Chosen::default(), &who(), QUIET, &Stop::default())
+        world.stager.silent(&who()).stage_in_manifest(&what, &Chosen::default())
     };
     let of = |result: Result<Staged, StageError>| match result {
         Err(StageError::Manifest(bad)) => bad.iter().map(|bad| bad.line).collect(),
@@ -310,12 +304,12 @@ fn sources_said_afterwards() {
     world.stage(&["mem://h/a"], "a").expect("staged");
     let set = |uris: &[&str], verify: bool| {
         let uris: Vec<String> = uris.iter().map(|u| u.to_string()).collect();
-        world.stager.source_set("a", &uris, verify, &who(), QUIET, &Stop::default())
+        world.stager.silent(&who()).source_set("a", &uris, verify)
     };
     assert_eq!(set(&[], false).expect("forgotten"), None);
-    assert_eq!(world.stager.source_get("a", &who()).expect("get"), None);
+    assert_eq!(world.stager.silent(&who()).source_get("a").expect("get"), None);
     let record = set(&["mem://h/a"], true).expect("set").expect("record");
-    assert_eq!(world.stager.source_get("a", &who()).expect("get"), Some(record));
+    assert_eq!(world.stager.silent(&who()).source_get("a").expect("get"), Some(record));
     remote.rot(7);
     assert!(set(&["mem://h/a"], false).is_ok(), "not compared");
     assert!(set(&["mem://h/a"], true).is_err(), "compared");
@@ -343,7 +337,7 @@ fn staged_files_take_mask_and_layout_request_as_created_ones_do() {
         .expect("request");
     let tight = Identity { umask: Some(0o027), ..who() };
     let tree = request(&["mem://h/t"], "asked/t");
-    world.stager.stage_in_tree(&tree, &Chosen::default(), &tight, QUIET, &Stop::default()).expect("staged");
+    world.stager.silent(&tight).stage_in_tree(&tree, &Chosen::default()).expect("staged");
     let mode = |path: &str| std::fs::metadata(world.tree.join(path)).expect("there").mode() & 0o7777;
     for (path, expected) in [("t", 0o750), ("t/sub", 0o750), ("t/sub/large", 0o640), ("t/small", 0o640)] {
         assert_eq!(mode(&format!("asked/{path}")), expected, "{path}");

@@ -2,9 +2,9 @@
 
 use super::error::SHOWN_MAX;
 use super::manifest::{self, Line, ManifestIn};
-use super::place::{Place, names};
-use super::{BadLine, Chosen, Progress, Report, Result, StageError, StageIn, Staged, Stager, Stop};
-use crate::source::{Entry, EntryKind, Identity, SourceError};
+use super::place::names;
+use super::{BadLine, Chosen, Progress, Result, StageError, StageIn, Staged, Transfer};
+use crate::source::{Entry, EntryKind, SourceError};
 use parking_lot::Mutex;
 use rustix::fs::FileType;
 use std::collections::BTreeSet;
@@ -12,47 +12,41 @@ use std::collections::BTreeSet;
 /// Maximum size of a manifest at a source: a million lines are rarely more.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
-impl Stager {
+impl Transfer<'_> {
     /// Stages a directory in, with its symbolic links if the source supports them. Creates the directory if it is
     /// missing; its parent must exist.
-    pub fn stage_in_tree(
-        &self,
-        what: &StageIn,
-        chosen: &Chosen,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Staged> {
-        if let Some(lines) = self.record(what, chosen, who)? {
-            return self.stage_in_lines(lines, what.replace, what.keep, who, report, stop);
+    pub fn stage_in_tree(&self, what: &StageIn, chosen: &Chosen) -> Result<Staged> {
+        if let Some(lines) = self.record(what, chosen)? {
+            return self.stage_in_lines(lines, what.replace, what.keep);
         }
-        let entries = self.entries(what, chosen, who)?;
+        let entries = self.entries(what, chosen)?;
         let root = names(&what.path)?.join("/");
         let mut staged = Staged::default();
         if !root.is_empty() {
-            self.make_directory(&root, who, &mut staged)?;
+            self.make_directory(&root, &mut staged)?;
         }
         let below = |path: &str| if root.is_empty() { path.to_string() } else { format!("{root}/{path}") };
         for entry in entries.iter().filter(|e| e.kind == EntryKind::Directory) {
-            self.make_directory(&below(&entry.path), who, &mut staged)?;
+            self.make_directory(&below(&entry.path), &mut staged)?;
         }
         let whole = TreeProgress::new(&entries);
         let files = files_of(what, &entries)?.into_iter().map(|(file, _)| file).collect();
-        let report = |progress: &Progress| report(&whole.of(progress));
-        staged.add(self.stage_in_all(files, who, &report, stop, &|file| whole.add(file.bytes), None)?);
+        let report = |progress: &Progress| (self.report)(&whole.of(progress));
+        let within = Transfer { report: &report, ..self.clone() };
+        staged.add(within.stage_in_all(files, &|file| whole.add(file.bytes), None)?);
         // Links are made last, so that nothing of this tree is ever written through one.
         for entry in &entries {
             if let EntryKind::Symlink(to) = &entry.kind {
-                self.make_link(&below(&entry.path), to, who, &mut staged)?;
+                self.make_link(&below(&entry.path), to, &mut staged)?;
             }
         }
         Ok(staged)
     }
 
     /// The selected files of a record; `None` if the source is no record.
-    pub(super) fn record(&self, what: &StageIn, chosen: &Chosen, who: &Identity) -> Result<Option<Vec<Line>>> {
+    pub(super) fn record(&self, what: &StageIn, chosen: &Chosen) -> Result<Option<Vec<Line>>> {
         let uri = one_source(what)?;
-        let Some(mut files) = self.opener.record(uri, who).map_err(|e| StageError::of_source(uri, e))? else {
+        let Some(mut files) = self.opener.record(uri, self.who).map_err(|e| StageError::of_source(uri, e))? else {
             return Ok(None);
         };
         let of = files.len();
@@ -64,9 +58,9 @@ impl Stager {
     }
 
     /// The selected entries of a directory, with their parent directories.
-    pub(super) fn entries(&self, what: &StageIn, chosen: &Chosen, who: &Identity) -> Result<Vec<Entry>> {
+    pub(super) fn entries(&self, what: &StageIn, chosen: &Chosen) -> Result<Vec<Entry>> {
         let uri = one_source(what)?;
-        let mut entries = self.opener.list(uri, who).map_err(|e| StageError::of_source(uri, e))?;
+        let mut entries = self.opener.list(uri, self.who).map_err(|e| StageError::of_source(uri, e))?;
         entries.iter().try_for_each(|entry| check_entry(uri, entry))?;
         if chosen.is_all() {
             return Ok(entries);
@@ -84,10 +78,10 @@ impl Stager {
     }
 
     /// The selected lines of a manifest.
-    pub(super) fn lines(&self, what: &ManifestIn, chosen: &Chosen, who: &Identity) -> Result<Vec<Line>> {
+    pub(super) fn lines(&self, what: &ManifestIn, chosen: &Chosen) -> Result<Vec<Line>> {
         let mut lines = match &what.text {
             Some(text) => manifest::parse(what, text)?,
-            None => manifest::parse(what, &self.text_of(&what.name, who)?)?,
+            None => manifest::parse(what, &self.text_of(&what.name)?)?,
         };
         let (root, of) = (names(&what.path)?.join("/"), lines.len());
         let below = |path: &str| path.strip_prefix(&root).unwrap_or(path).trim_start_matches('/').to_string();
@@ -101,33 +95,18 @@ impl Stager {
     /// Stages in the files of a manifest; existing files are refused, replaced or kept as in [`StageIn`]. A bad line
     /// fails the whole manifest before any change. Missing directories are created. A file that is missing at its
     /// source, or has another checksum, does not stop the others; the error at the end lists all such files.
-    pub fn stage_in_manifest(
-        &self,
-        what: &ManifestIn,
-        chosen: &Chosen,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Staged> {
-        let lines = self.lines(what, chosen, who)?;
-        self.stage_in_lines(lines, what.replace, what.keep, who, report, stop)
+    pub fn stage_in_manifest(&self, what: &ManifestIn, chosen: &Chosen) -> Result<Staged> {
+        let lines = self.lines(what, chosen)?;
+        self.stage_in_lines(lines, what.replace, what.keep)
     }
 
-    fn stage_in_lines(
-        &self,
-        lines: Vec<Line>,
-        replace: bool,
-        keep: bool,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Staged> {
+    fn stage_in_lines(&self, lines: Vec<Line>, replace: bool, keep: bool) -> Result<Staged> {
         let mut bad = Vec::new();
         for line in &lines {
-            if let Err(e) = self.opener.open(&line.uri, who) {
+            if let Err(e) = self.opener.open(&line.uri, self.who) {
                 bad.push(BadLine { line: line.number, why: format!("{}: {e}", line.uri) });
             }
-            if let Ok(place) = Place::find(self.volume.tree(), &line.path, None, who)
+            if let Ok(place) = self.place(&line.path, None)
                 && let Some(there) = place.stat()?
                 && (!(replace || keep) || FileType::from_raw_mode(there.st_mode) == FileType::Directory)
             {
@@ -140,22 +119,22 @@ impl Stager {
         let (mut staged, mut files) = (Staged::default(), Vec::new());
         for line in lines {
             for (at, _) in line.path.match_indices('/') {
-                self.make_directory(&line.path[..at], who, &mut staged)?;
+                self.make_directory(&line.path[..at], &mut staged)?;
             }
             files.push(line.into_file(replace, keep));
         }
         let (missing, of) = (Missing::default(), files.len());
-        staged.add(self.stage_in_all(files, who, report, stop, &|_| (), Some(&missing))?);
+        staged.add(self.stage_in_all(files, &|_| (), Some(&missing))?);
         missing.ended(of)?;
         Ok(staged)
     }
 
     /// Reads a text from a source.
-    fn text_of(&self, uri: &str, who: &Identity) -> Result<String> {
+    fn text_of(&self, uri: &str) -> Result<String> {
         crate::source::check_uri(uri)?;
         let permanent = |why: String| SourceError::Permanent(why);
         let read = || {
-            let source = self.opener.open(uri, who)?;
+            let source = self.opener.open(uri, self.who)?;
             let version = source.stat()?;
             let mut bytes = Vec::new();
             let mut take = |more: &[u8]| {
@@ -173,23 +152,23 @@ impl Stager {
         read().map_err(|e| StageError::of_source(uri, e))
     }
 
-    fn make_directory(&self, path: &str, who: &Identity, staged: &mut Staged) -> Result<()> {
+    fn make_directory(&self, path: &str, staged: &mut Staged) -> Result<()> {
         // An existing directory needs no write permission; only a missing one does.
         let there = names(path)?;
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
-        if super::place::open_at(self.volume.tree(), &there, flags, who).is_ok() {
+        if self.open_at(&there, flags).is_ok() {
             return Ok(());
         }
-        let place = Place::find(self.volume.tree(), path, None, who)?;
-        staged.directories += u64::from(place.make_directory(who)?);
+        let place = self.place(path, None)?;
+        staged.directories += u64::from(place.make_directory(self.who)?);
         Ok(())
     }
 
-    fn make_link(&self, path: &str, to: &str, who: &Identity, staged: &mut Staged) -> Result<()> {
-        let place = Place::find(self.volume.tree(), path, None, who)?;
+    fn make_link(&self, path: &str, to: &str, staged: &mut Staged) -> Result<()> {
+        let place = self.place(path, None)?;
         match place.stat()?.map(|s| FileType::from_raw_mode(s.st_mode)) {
             None => {
-                place.make_symlink(to, who)?;
+                place.make_symlink(to, self.who)?;
                 staged.symlinks += 1;
                 Ok(())
             }

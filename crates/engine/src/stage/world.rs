@@ -73,11 +73,11 @@ impl World {
 
     /// Stages with a request of its own.
     pub fn stage_as(&self, what: &StageIn, who: &Identity) -> Result<Staged, StageError> {
-        self.stager.stage_in(what, who, QUIET, &Stop::default())
+        self.stager.silent(who).stage_in(what)
     }
 
     pub fn stage_out(&self, what: &StageOut) -> Result<Staged, StageError> {
-        self.stager.stage_out(what, &who(), QUIET, &Stop::default())
+        self.stager.silent(&who()).stage_out(what)
     }
 
     pub fn file(&self, path: &str) -> Arc<crate::file::File> {

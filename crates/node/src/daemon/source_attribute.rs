@@ -4,7 +4,7 @@ use crate::mount::Sources;
 use crate::{Error, Result};
 use engine::file::File;
 use engine::source::Identity;
-use engine::stage::{Stager, Stop};
+use engine::stage::Stager;
 use std::sync::Arc;
 
 /// Group of a user that is not in the password file: it owns nothing, so it allows nothing. The mount passes only the
@@ -22,7 +22,7 @@ impl Sources for SourceAttribute {
         let uris: Vec<String> = text.split_whitespace().map(str::to_string).collect();
         let gid = if uid == 0 { 0 } else { group_of(uid).unwrap_or(NO_GROUP) };
         let who = Identity { uid, gid, ..Identity::default() };
-        let set = self.stager.source_set_on(file, "the file", &uris, false, &who, &|_| (), &Stop::default());
+        let set = self.stager.silent(&who).source_set_on(file, "the file", &uris, false);
         set.map(|_| ()).map_err(|e| {
             tracing::debug!(uid, "a source was not set through the attribute: {e}");
             Error::Invalid(e.to_string())

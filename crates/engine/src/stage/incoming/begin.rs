@@ -7,7 +7,7 @@ use crate::stage::inherit::placement_in;
 use crate::stage::place::Place;
 use crate::stage::record::{Progress, Units};
 use crate::stage::sources::Sources;
-use crate::stage::{Result, StageError, Stager};
+use crate::stage::{Result, StageError, Stager, Transfer};
 use parking_lot::Mutex;
 use policy::layout::Reason;
 use rustix::fd::OwnedFd;
@@ -18,19 +18,19 @@ use std::sync::atomic::AtomicBool;
 impl<'a> Incoming<'a> {
     /// Continues an interrupted staging if the source is unchanged, or begins a new one.
     pub(super) fn begin(
-        stager: &'a Stager,
+        transfer: &'a Transfer<'a>,
         key: &str,
         place: &Place,
         sources: &Sources,
         notes: &mut Vec<String>,
     ) -> Result<Incoming<'a>> {
         let source = &sources.list[0].0;
-        let earlier = stager.volume.state().staging_get(key)?;
+        let earlier = transfer.volume.state().staging_get(key)?;
         let earlier: Option<Progress> = earlier.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         if let Some(earlier) = earlier {
             let resumable = sources.by_ranges(0);
             if earlier.version == source.version && earlier.uri == source.uri && resumable {
-                if let Some(incoming) = Incoming::take_up(stager, key, earlier)? {
+                if let Some(incoming) = Incoming::take_up(transfer, key, earlier)? {
                     return Ok(incoming);
                 }
             } else if resumable {
@@ -40,17 +40,17 @@ impl<'a> Incoming<'a> {
                 ));
             }
         }
-        stager.discard(key)?;
-        Incoming::begin_new(stager, key, place, source)
+        transfer.discard(key)?;
+        Incoming::begin_new(transfer, key, place, source)
     }
 
-    fn begin_new(stager: &'a Stager, key: &str, place: &Place, source: &source::Place) -> Result<Incoming<'a>> {
+    fn begin_new(transfer: &'a Transfer<'a>, key: &str, place: &Place, source: &source::Place) -> Result<Incoming<'a>> {
         let size = source.version.size;
-        let pool = stager.files.pool();
-        let placement = placement_in(place.parent(), &pool.placement, &stager.volume.config().tiers);
+        let pool = transfer.files.pool();
+        let placement = placement_in(place.parent(), &pool.placement, &transfer.volume.config().tiers);
         let needed_bytes = size.saturating_mul(placement.mirrors.max(1) as u64);
         if size > pool.inline_bytes_max {
-            let targets = stager.volume.targets();
+            let targets = transfer.volume.targets();
             targets.measure_now(); // an older measurement is not precise enough for a large file
             let free_bytes = targets.space().free_bytes;
             if needed_bytes > free_bytes {
@@ -58,14 +58,14 @@ impl<'a> Incoming<'a> {
             }
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let stub = fs::openat(stager.volume.staging(), key, flags, Mode::from_raw_mode(0o600))?;
-        let file = stager.files.get_or_open(stub.try_clone().map_err(|_| Errno::MFILE)?)?;
+        let stub = fs::openat(transfer.volume.staging(), key, flags, Mode::from_raw_mode(0o600))?;
+        let file = transfer.files.get_or_open(stub.try_clone().map_err(|_| Errno::MFILE)?)?;
         let mut stripe_bytes = 0;
         if size > pool.inline_bytes_max {
             file.lay_out(size, &placement, Reason::StagedIn)?;
             stripe_bytes = placement.stripe_size;
         }
-        let sums = open_sums(stager, key)?;
+        let sums = open_sums(transfer, key)?;
         fs::ftruncate(&sums, 0)?;
         let unit_bytes = unit_bytes(stripe_bytes);
         let units = Units::none(size.div_ceil(unit_bytes));
@@ -77,34 +77,34 @@ impl<'a> Incoming<'a> {
             done: units.to_text(),
         };
         let (progress, unsynced) = (Mutex::new((progress, units, Unsaved::nothing())), AtomicBool::new(false));
-        Ok(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced })
+        Ok(Incoming { transfer, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced })
     }
 
-    fn take_up(stager: &'a Stager, key: &str, earlier: Progress) -> Result<Option<Incoming<'a>>> {
+    fn take_up(transfer: &'a Transfer<'a>, key: &str, earlier: Progress) -> Result<Option<Incoming<'a>>> {
         let size = earlier.version.size;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(stub) = fs::openat(stager.volume.staging(), key, flags, Mode::empty()) else { return Ok(None) };
-        let file = stager.files.get_or_open(stub.try_clone().map_err(|_| Errno::MFILE)?)?;
+        let Ok(stub) = fs::openat(transfer.volume.staging(), key, flags, Mode::empty()) else { return Ok(None) };
+        let file = transfer.files.get_or_open(stub.try_clone().map_err(|_| Errno::MFILE)?)?;
         let stripe_bytes = file.layout().map_or(0, |l| l.mirrors[0].segments[0].stripe_size);
         let count = size.div_ceil(earlier.unit_bytes.max(1));
         let units = Units::parse(&earlier.done, count).filter(|_| earlier.unit_bytes == unit_bytes(stripe_bytes));
         // A file with objects on an unavailable target is fetched again as a whole.
-        let states = stager.volume.targets();
+        let states = transfer.volume.targets();
         let whole = file
             .layout()
             .is_none_or(|l| l.objects().all(|(_, o)| states.get(o.target).is_some_and(|t| t.state().accepts_io())));
         let pristine = file.source()?.is_none() && fs::fstat(&stub)?.st_nlink == 1;
         let Some(units) = units.filter(|_| whole && pristine) else { return Ok(None) };
-        let sums = open_sums(stager, key)?;
+        let sums = open_sums(transfer, key)?;
         let (progress, unsynced) = (Mutex::new((earlier, units, Unsaved::nothing())), AtomicBool::new(false));
-        Ok(Some(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced }))
+        Ok(Some(Incoming { transfer, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced }))
     }
 
     /// Opens a staging that another node has begun.
-    pub(in crate::stage) fn join(stager: &'a Stager, key: &str, begun: Progress) -> Result<Incoming<'a>> {
+    pub(in crate::stage) fn join(transfer: &'a Transfer<'a>, key: &str, begun: Progress) -> Result<Incoming<'a>> {
         let is_key = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
         let size = begun.version.size;
-        let incoming = if is_key { Incoming::take_up(stager, key, begun)? } else { None };
+        let incoming = if is_key { Incoming::take_up(transfer, key, begun)? } else { None };
         incoming
             .filter(|incoming| incoming.size == size)
             .ok_or_else(|| StageError::path(key, "no such staging is under way"))

@@ -3,7 +3,7 @@
 use super::begin::sums_key;
 use super::{Incoming, unlink};
 use crate::file::File;
-use crate::source::{Identity, Record};
+use crate::source::Record;
 use crate::stage::place::Place;
 use crate::stage::sources::Sources;
 use crate::stage::{Result, StageError, Stager, sums};
@@ -22,9 +22,9 @@ impl Incoming<'_> {
         place: &Place,
         replace: bool,
         sources: &Sources,
-        who: &Identity,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<()> {
+        let who = self.transfer.who;
         self.file.refresh()?;
         if self.file.size() != self.size {
             let why = format!("{} of {} bytes are there; stage it in again", self.file.size(), self.size);
@@ -33,29 +33,29 @@ impl Incoming<'_> {
         self.file.sync_now(false).map_err(|error| self.not_kept(error))?;
         if let Some(layout) = self.file.layout().filter(|_| self.stripe_bytes > 0) {
             fs::fsync(&self.sums)?;
-            let side = self.stager.volume.side();
-            fs::renameat(self.stager.volume.staging(), sums_key(&self.key), side, sums::name_of(layout.file))?;
+            let side = self.transfer.volume.side();
+            fs::renameat(self.transfer.volume.staging(), sums_key(&self.key), side, sums::name_of(layout.file))?;
             host::sync_directory(side)?;
         }
         let sources = sources.list.iter().map(|(place, _)| place.clone()).collect();
         self.file.set_source(Some(&Record::new(sources, self.stripe_bytes, who).to_text()))?;
         place.new_file(who)?.give(self.stub.as_fd(), who.uid)?;
         self.file.sync_now(false)?;
-        let replaced = if replace { self.stager.named(place)? } else { None };
+        let replaced = if replace { self.transfer.named(place)? } else { None };
         if !goes_on() {
             return Err(StageError::Stopped);
         }
-        let reserved = self.stager.reserve(place, &fs::fstat(&self.stub)?, self.size)?;
+        let reserved = self.transfer.reserve(place, &fs::fstat(&self.stub)?, self.size)?;
         place.put(self.stub.as_fd(), replace, who)?;
         self.file.say_staged_as(&place.shown);
         self.file.forget_payers();
         reserved.into_iter().for_each(Reserved::keep_all);
-        self.stager.note_place(&self.file, place);
-        unlink(self.stager.volume.staging(), &self.key)?;
-        unlink(self.stager.volume.staging(), &sums_key(&self.key))?;
-        self.stager.volume.state().staging_remove(&self.key)?;
+        self.transfer.note_place(&self.file, place);
+        unlink(self.transfer.volume.staging(), &self.key)?;
+        unlink(self.transfer.volume.staging(), &sums_key(&self.key))?;
+        self.transfer.volume.state().staging_remove(&self.key)?;
         if let Some(old) = replaced {
-            self.stager.remove_replaced(place, &old)?;
+            self.transfer.remove_replaced(place, &old)?;
         }
         Ok(())
     }

@@ -18,11 +18,13 @@ fn a_limit_holds_for_all_connections_and_both_directions_together() {
     let (bytes, rate) = (24 << 20, 32 << 20);
     world.memory.add("mem://h/a", &data(bytes, 1));
     let (none, stop) = (request(&["mem://h/a"], "free"), Stop::default());
-    world.stager.paced(None, 1, &stop).stage_in(&none, &who(), QUIET, &stop).expect("staged");
+    world.stager.paced(None, 1, &stop).transfer(&who(), QUIET, &stop).stage_in(&none).expect("staged");
     assert_eq!(world.stager.volume.stats().get(Metric::StageHeldNs), 0, "without a limit nothing waits");
 
     let limited = world.stager.paced(Some(rate), 1, &stop);
-    let took = seconds(|| drop(limited.stage_in(&request(&["mem://h/a"], "a"), &who(), QUIET, &stop).expect("staged")));
+    let took = seconds(|| {
+        drop(limited.transfer(&who(), QUIET, &stop).stage_in(&request(&["mem://h/a"], "a")).expect("staged"))
+    });
     let least = (bytes as f64 - rate as f64 / 16.0) / rate as f64;
     assert!(took >= least, "eight connections moved {bytes} bytes in {took} s");
     assert!(world.stager.volume.stats().get(Metric::StageHeldNs) > 0 && world.read("a") == data(bytes, 1));
@@ -30,7 +32,12 @@ fn a_limit_holds_for_all_connections_and_both_directions_together() {
     // Stage-out reads its copy back: the bytes count twice.
     let limited = world.stager.paced(Some(rate), 1, &stop);
     let took = seconds(|| {
-        drop(limited.stage_out(&results("a", "mem://o/a", Compare::Content), &who(), QUIET, &stop).expect("out"));
+        drop(
+            limited
+                .transfer(&who(), QUIET, &stop)
+                .stage_out(&results("a", "mem://o/a", Compare::Content))
+                .expect("out"),
+        );
     });
     assert!(took >= 2.0 * bytes as f64 / rate as f64 - 1.0 / 16.0, "sent and read back in {took} s");
     // The files of one request share one limit.
@@ -38,7 +45,7 @@ fn a_limit_holds_for_all_connections_and_both_directions_together() {
     let limited = world.stager.paced(Some(rate), 1, &stop);
     let tree = request(&["mem://h/d"], "d");
     let took = seconds(|| {
-        drop(limited.stage_in_tree(&tree, &Chosen::default(), &who(), QUIET, &stop).expect("staged"));
+        drop(limited.transfer(&who(), QUIET, &stop).stage_in_tree(&tree, &Chosen::default()).expect("staged"));
     });
     assert!(took >= (12 - 2) as f64 / 32.0, "three files in {took} s");
 }
@@ -62,12 +69,12 @@ fn a_transfer_that_waits_for_its_limit_is_stopped() {
         })
     };
     let r#in = |uri: &str, limited: &Stager, stop: &Stop, report: Report| {
-        limited.stage_in(&request(&[uri], "b"), &who(), report, stop)
+        limited.transfer(&who(), report, stop).stage_in(&request(&[uri], "b"))
     };
     assert!(stopped(&|limited, stop, report| r#in("mem://h/a", limited, stop, report)));
     assert!(stopped(&|limited, stop, report| r#in("mem://h/whole", limited, stop, report)));
     assert!(stopped(&|limited, stop, report| {
-        limited.stage_out(&results("a", "mem://o/a", Compare::Content), &who(), report, stop)
+        limited.transfer(&who(), report, stop).stage_out(&results("a", "mem://o/a", Compare::Content))
     }));
 }
 
@@ -93,6 +100,7 @@ fn what_holds_a_transfer_is_named_and_nodes_share_the_limit_of_the_volume() {
     world.memory.add("mem://h/a", &data(1 << 20, 1));
     let stop = Stop::default();
     let paced = world.stager.paced(None, 1, &stop);
-    let took = seconds(|| drop(paced.stage_in(&request(&["mem://h/a"], "a"), &who(), QUIET, &stop).expect("staged")));
+    let took =
+        seconds(|| drop(paced.transfer(&who(), QUIET, &stop).stage_in(&request(&["mem://h/a"], "a")).expect("staged")));
     assert!(took >= (1.0 - 0.5) / 2.0, "1 MiB at 2 MiB/s in {took} s");
 }

@@ -26,8 +26,7 @@ fn wrong_files_are_not_put_in_place_and_keep_no_other_back() {
     };
     let text = list(&[("d/large", &large), ("wrong", &large), ("a b", &small)]);
     world.memory.add("mem://h/set/B3SUMS", text.as_bytes());
-    let stage =
-        |what: &ManifestIn| world.stager.stage_in_manifest(what, &Chosen::default(), &who(), QUIET, &Stop::default());
+    let stage = |what: &ManifestIn| world.stager.silent(&who()).stage_in_manifest(what, &Chosen::default());
     let Err(StageError::Files { failed: 1, of: 3, first }) = stage(&what("mem://h/set/B3SUMS", None, false)) else {
         panic!("one of three")
     };
@@ -49,13 +48,7 @@ fn a_manifest_that_is_not_there_or_is_none_changes_nothing() {
     let world = World::new();
     world.memory.add("mem://h/bytes", &[0xff; 100]);
     for uri in ["mem://h/none", "mem://h/bytes"] {
-        let said = world.stager.stage_in_manifest(
-            &what(uri, None, false),
-            &Chosen::default(),
-            &who(),
-            QUIET,
-            &Stop::default(),
-        );
+        let said = world.stager.silent(&who()).stage_in_manifest(&what(uri, None, false), &Chosen::default());
         let said = said.expect_err("refused").to_string();
         assert!(said.starts_with(uri), "{said}");
         assert!(!world.tree.join("in").exists());

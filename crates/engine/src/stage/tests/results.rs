@@ -37,14 +37,14 @@ fn what_a_filter_leaves_out_is_not_sent_and_not_taken_for_sent() {
     let chosen = Chosen { include: vec![pattern("*.nc")], exclude: vec![pattern("tmp/**")] };
     let what = StageOut { chosen, ..results("r", "mem://o/r", Compare::Content) };
     let stop = Stop::default();
-    let look = |what: &StageOut| world.stager.look_out(what, &who(), &stop).expect("looked");
+    let look = |what: &StageOut| world.stager.transfer(&who(), QUIET, &stop).look_out(what).expect("looked");
     let note = "2 files are left out by --include and --exclude, and stay";
     let row = |there| Row { path: "r/a.nc".into(), bytes: 200_000, there };
     let looked = look(&what);
     assert_eq!((looked.list, looked.notes, looked.there_files), (vec![row(There::Nothing)], vec![note.into()], 0));
     assert!(world.memory.bytes("mem://o/r/a.nc").is_none(), "a look sends nothing");
 
-    let staged = world.stager.stage_out(&what, &who(), QUIET, &stop).expect("out");
+    let staged = world.stager.transfer(&who(), QUIET, &stop).stage_out(&what).expect("out");
     assert_eq!((staged.files, staged.notes), (1, vec![note.to_string()]));
     let there = |name: &str| world.memory.bytes(&format!("mem://o/r/{name}")).is_some();
     assert!(there("a.nc") && !there("tmp/b.nc") && !there("notes.txt"));
@@ -59,10 +59,11 @@ fn what_a_filter_leaves_out_is_not_sent_and_not_taken_for_sent() {
     assert_eq!((all.files, all.bytes, all.there_files, all.there_bytes), (3, 600_000, 1, 200_000));
     // A mistaken pattern is found before anything is sent.
     let none = StageOut { chosen: Chosen { include: vec![pattern("*.h5")], ..Chosen::default() }, ..what.clone() };
-    let refused = world.stager.stage_out(&none, &who(), QUIET, &stop).expect_err("nothing is left").to_string();
+    let refused =
+        world.stager.transfer(&who(), QUIET, &stop).stage_out(&none).expect_err("nothing is left").to_string();
     assert!(refused.contains("none of its 3 files"), "{refused}");
     let file = StageOut { path: "r/a.nc".into(), ..what };
-    assert!(world.stager.stage_out(&file, &who(), QUIET, &stop).is_err(), "a file is not many");
+    assert!(world.stager.transfer(&who(), QUIET, &stop).stage_out(&file).is_err(), "a file is not many");
 }
 
 /// [S-046]

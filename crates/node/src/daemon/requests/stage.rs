@@ -5,7 +5,7 @@ use crate::control::answers::Source;
 use crate::control::{Caller, Problem, Request, Responder, Result, exit};
 use crate::daemon::Core;
 use engine::source::{Identity, Record, SourceError};
-use engine::stage::{Progress, Report, StageError, StageOut, Staged, Stager, Stop};
+use engine::stage::{Progress, Report, StageError, Staged, Stop, Transfer};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
@@ -15,36 +15,38 @@ pub fn run(core: &Core, caller: &Caller, request: Request, out: &mut Responder<'
         Request::StageIn { what, limit, identity } => {
             let uri = what.uris.first().map(String::as_str);
             let by = Asked { core, caller, path: &what.path, uri, limit, identity };
-            by.staged(out, |stager, who, tell, stop| stager.stage_in(&what, who, tell, stop))
+            by.staged(out, |transfer| transfer.stage_in(&what))
         }
         Request::StageInTree { what, chosen, limit, identity } => {
             let uri = what.uris.first().map(String::as_str);
             let by = Asked { core, caller, path: &what.path, uri, limit, identity };
-            by.staged(out, |stager, who, tell, stop| stager.stage_in_tree(&what, &chosen, who, tell, stop))
+            by.staged(out, |transfer| transfer.stage_in_tree(&what, &chosen))
         }
         Request::StageInManifest { what, chosen, limit, identity } => {
             let by = Asked { core, caller, path: &what.path, uri: None, limit, identity };
-            by.staged(out, |stager, who, tell, stop| stager.stage_in_manifest(&what, &chosen, who, tell, stop))
+            by.staged(out, |transfer| transfer.stage_in_manifest(&what, &chosen))
         }
         Request::LookAtStageIn { wanted, chosen, identity } => {
             let who = known(caller, identity);
-            let look = |_: Report<'_>, stop: &Stop| core.stager.look(&wanted, &chosen, &who, stop);
+            let look =
+                |report: Report<'_>, stop: &Stop| core.stager.transfer(&who, report, stop).look(&wanted, &chosen);
             sent(with_progress(out, look).map_err(Into::into))
         }
         Request::LookAtStageOut { what, identity } => {
             let who = known(caller, identity);
-            let look = |_: Report<'_>, stop: &Stop| core.stager.look_out(&what, &who, stop);
+            let look = |report: Report<'_>, stop: &Stop| core.stager.transfer(&who, report, stop).look_out(&what);
             sent(with_progress(out, look).map_err(out_problem))
         }
         Request::StageOut { what, limit, identity } => {
             let by = Asked { core, caller, path: &what.path, uri: None, limit, identity };
-            by.out(&what, out)
+            by.staged(out, |transfer| transfer.stage_out(&what)).map_err(out_problem)
         }
         Request::Source { path } => sent(source(core, caller, &path)),
         Request::SetSource { path, uris, verify, identity } => {
             let who = known(caller, identity);
-            let set =
-                |report: Report<'_>, stop: &Stop| core.stager.source_set(&path, &uris, verify, &who, report, stop);
+            let set = |report: Report<'_>, stop: &Stop| {
+                core.stager.transfer(&who, report, stop).source_set(&path, &uris, verify)
+            };
             sent(with_progress(out, set).map(shown).map_err(Into::into))
         }
         _ => Err(Problem::wrong("this is no request for staging")),
@@ -74,7 +76,7 @@ impl Asked<'_> {
     fn staged<E: From<StageError>>(
         self,
         out: &mut Responder<'_>,
-        work: impl FnOnce(&Stager, &Identity, Report<'_>, &Stop) -> Result<Staged, StageError>,
+        work: impl FnOnce(&Transfer<'_>) -> Result<Staged, StageError>,
     ) -> Result<Value, E> {
         let Asked { core, caller, path, uri, limit, identity } = self;
         let under_way = core.under_way.begin(caller.uid, path, uri);
@@ -85,16 +87,9 @@ impl Asked<'_> {
                 under_way.tell(&progress);
                 report(&progress);
             };
-            work(&core.stager.paced(limit, caller.uid, stop), &known(caller, identity), report, stop)
+            work(&core.stager.paced(limit, caller.uid, stop).transfer(&known(caller, identity), report, stop))
         })?;
         Ok(json!(staged))
-    }
-
-    fn out(self, what: &StageOut, out: &mut Responder<'_>) -> Result<Value> {
-        let work = |stager: &Stager, who: &Identity, report: Report<'_>, stop: &Stop| {
-            stager.stage_out(what, who, report, stop)
-        };
-        self.staged(out, work).map_err(out_problem)
     }
 }
 
@@ -110,7 +105,7 @@ fn out_problem(e: StageError) -> Problem {
 }
 
 fn source(core: &Core, caller: &Caller, path: &str) -> Result<Option<Source>> {
-    Ok(shown(core.stager.source_get(path, &known(caller, Identity::default()))?))
+    Ok(shown(core.stager.silent(&known(caller, Identity::default())).source_get(path)?))
 }
 
 /// A record in the form for users.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Progress reported by a scrub.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ScrubRun {
     bytes: u64,
     paths: Vec<String>,
     pub findings: Vec<Finding>,
@@ -15,8 +15,8 @@ pub(super) struct Told {
     pub came_to_the_end: bool,
 }
 
-fn scrub(c: &Checked, after: Option<&str>, until: usize) -> Told {
-    let (mut all, stop) = (Told::default(), Stop::default());
+fn scrub(c: &Checked, after: Option<&str>, until: usize) -> ScrubRun {
+    let (mut all, stop) = (ScrubRun::default(), Stop::default());
     let mut take = |scrubbed: Scrubbed<'_>| match scrubbed {
         Scrubbed::Bytes(bytes) => all.bytes += bytes,
         Scrubbed::File { path, findings, left, .. } => {
@@ -29,10 +29,10 @@ fn scrub(c: &Checked, after: Option<&str>, until: usize) -> Told {
         }
     };
     let came = c.checker.scrub(after, &|_| Ok(()), &mut take, &stop).expect("scrubbed");
-    Told { came_to_the_end: came, ..all }
+    ScrubRun { came_to_the_end: came, ..all }
 }
 
-pub(super) fn all(c: &Checked) -> Told {
+pub(super) fn all(c: &Checked) -> ScrubRun {
     scrub(c, None, usize::MAX)
 }
 
@@ -131,7 +131,7 @@ fn what_no_mirror_has_right_comes_from_the_source() {
     );
     let fetched: usize = remote.reads()[before..].iter().map(|(_, len)| len).sum();
     let stripe =
-        c.world.stager.source_get("a", &crate::stage::world::who()).expect("get").expect("record").stripe_bytes;
+        c.world.stager.silent(&crate::stage::world::who()).source_get("a").expect("get").expect("record").stripe_bytes;
     assert_eq!(fetched as u64, stripe, "once, for both mirrors, and nothing else");
     assert!(c.world.read("a") == data(SIZE, 32));
     assert!(all(&c).findings.is_empty());
@@ -186,7 +186,7 @@ fn a_scrub_beside_writers_and_truncations_finds_nothing_wrong() {
                 }
             });
         }
-        let told: Vec<Told> = (0..4).map(|_| all(&c)).collect();
+        let told: Vec<ScrubRun> = (0..4).map(|_| all(&c)).collect();
         over.store(true, Ordering::Release);
         told
     });
