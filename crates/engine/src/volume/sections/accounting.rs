@@ -6,7 +6,8 @@ use std::time::Duration;
 section! {
     /// `[accounting]`
     Accounting {
-        /// How long it is remembered what each user and each job read, wrote and staged, day by day. 0: nothing is.
+        /// Time for which the daily counts of bytes that each user and each job read, wrote and staged are kept. 0:
+        /// nothing is counted.
         keep: Duration = span(Duration::ZERO..=36_500 * DAY), "400d";
     }
 }

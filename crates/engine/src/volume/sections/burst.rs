@@ -42,7 +42,7 @@ section! {
         order: Order = choice(ORDERS), "throughout";
         /// Whether applications write one at a time.
         scheduler: bool = flag, true;
-        /// For how long one may be passed over.
+        /// Longest time for which an application may be passed over.
         wait: Duration = span(Duration::ZERO..=DAY), "10min";
         /// When the buffer is full a checkpoint waits ("wait") for room, or fails at once ("enospc").
         full: bool = choice(&[("wait", true), ("enospc", false)]), "wait";

@@ -27,8 +27,8 @@ section! {
         replacement: Replacement = parsed(said(words::replacement)), "lru";
         /// The setter of the trigger distance: native, fixed:24, ets or esf (ets:redistribute, esf:default=24,min=4,max=48).
         trigger: Trigger = parsed(said(words::trigger)), "native";
-        /// How it goes with another volume's cache above it: none, labels, pfc (pfc:file, pfc:client), pfc:adaptive, du, or
-        /// several joined by +. A mount sends early requests, so `pfc` here is the simulator's `early+pfc`.
+        /// Coordination with another volume's cache above it: none, labels, pfc (pfc:file, pfc:client), pfc:adaptive,
+        /// du, or several joined by +. A mount sends early requests, so `pfc` here is the simulator's `early+pfc`.
         coordinator: Coordination = parsed(said(words::coordination)), "none";
     }
 }

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 section! {
     /// `[endpoint]`
     Endpoint {
-        /// The daemon shows its metrics, whether it is well, and a dashboard by HTTP at this address and port. Without it at none.
+        /// Address and port at which the daemon serves metrics, its health and a dashboard by HTTP. Without it there is
+        /// no server.
         listen: Option<SocketAddr> = optional(parsed(address)), "127.0.0.1:9469" else None;
         /// A file with the token that each client must send ("Authorization: Bearer TOKEN"); others must not be able to read it.
         /// Needed for an address that is not loopback, and for the dashboard to show files and jobs.

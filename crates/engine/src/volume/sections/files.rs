@@ -14,7 +14,7 @@ const STRIPE: &str = "a multiple of 4096 bytes up to 1GiB, such as \"1MiB\"";
 section! {
     /// `[layout]`
     LayoutConfig {
-        /// Bytes that lie on one target before the next one's turn; a multiple of 4096.
+        /// Bytes on one target before the next stripe goes to another; a multiple of 4096.
         stripe_size: u64 = size(4096..=1 << 30, STRIPE), "1MiB";
         /// Targets that a large file is striped over.
         stripe_count: usize = count(1..=TARGETS_MAX as u64), 4;
@@ -29,7 +29,8 @@ section! {
         prefer: Prefer = choice(Prefer::WORDS), "any";
         /// Copies of every new file, on different targets.
         mirrors: usize = count(1..=8), 1;
-        /// With several copies, a write waits for all ("sync"), or for the first while the others are brought up later ("stale").
+        /// With several copies, a write waits for all ("sync"), or for the first, and the others are updated later
+        /// ("stale").
         mirror_writes: MirrorWrites = choice(&[("sync", MirrorWrites::Sync), ("stale", MirrorWrites::Stale)]), "sync";
     }
 }
@@ -82,9 +83,9 @@ section! {
     Mount {
         /// Threads that serve requests. The default is two per core, from 6 to 32.
         threads: usize = count(1..=256), 8 else default_threads();
-        /// How long the kernel may believe names without asking again.
+        /// Time for which the kernel may keep names without a new request.
         entry_timeout: Duration = span(Duration::ZERO..=DAY), "1s";
-        /// How long the kernel may believe attributes without asking again.
+        /// Time for which the kernel may keep attributes without a new request.
         attr_timeout: Duration = span(Duration::ZERO..=DAY), "1s";
         /// Whether other users may use the mount. The default is yes if run by root, else no.
         allow_other: Option<bool> = optional(flag), true else None;
@@ -105,14 +106,15 @@ fn default_threads() -> usize {
 section! {
     /// `[health]`
     Health {
-        /// A target that does not answer an operation within this is suspect, and failed if that happens again.
+        /// A target without an answer to an operation within this time is suspect; if that happens again it is failed.
         deadline: Duration = span(10 * MS..=HOUR), "5s";
-        /// A suspect target is probed this often ...
+        /// Time between two probes of a suspect target.
         probe_interval: Duration = span(10 * MS..=HOUR), "500ms";
-        /// ... and failed after so many bad probes in a row.
+        /// Number of failed probes in a row after which a suspect target is failed.
         probes_failed_max: u32 = count(1..=1000), 2;
-        /// A failed target is used again after so many good probes in a row. 0: only after `entrepot target restore`. The
-        /// default is 4 where a server keeps the state, since one node may lose its way to a target that is well; else 0.
+        /// Number of good probes in a row after which a failed target is used again. 0: only after `entrepot target
+        /// restore`. The default is 4 if the state is on a server, since one node may lose its connection to a working
+        /// target; else 0.
         auto_restore: Option<u32> = optional(count(0..=1000)), 4 else None;
     }
 }
@@ -136,7 +138,8 @@ section! {
         retries: u32 = count(1..=100), 3;
         /// Bytes per second; 0 is no limit.
         rate: u64 = rate, 0;
-        /// How long a source may send nothing, or less than 4 KiB a second, until that counts as a failure, in staging as well.
+        /// Longest time in which a source may send nothing, or less than 4 KiB per second, before that counts as a
+        /// failure; also in staging.
         source_patience: Duration = span(SECOND..=HOUR), "30s";
     }
 }
@@ -163,7 +166,7 @@ section! {
 section! {
     /// `[scrub]`
     Scrub {
-        /// How often every file is read, compared and mended, from one begin to the next. 0: only when the operator says `entrepot scrub`.
+        /// Interval of scrubs: every file is read, compared and repaired. 0: only on `entrepot scrub`.
         every: Duration = span(Duration::ZERO..=3650 * DAY), "0s";
         /// Bytes per second that are read for it; 0 is no limit. `entrepot scrub --rate` has one of its own.
         rate: u64 = rate, "20MiB";

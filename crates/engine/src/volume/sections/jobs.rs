@@ -32,28 +32,29 @@ section! {
         check_every: Duration = span(POLL_MIN..=DAY), "5min";
         /// The user that slurmctld runs as, if not root: it may hand over jobs of Slurm (`entrepot slurm install`).
         slurm_user: String = text, "slurm" else String::new();
-        /// Results named in #STAGEOUT start on their way when the script has ended ("at-end"), or each when it is closed
-        /// ("on-close").
+        /// Stage-out of results named in #STAGEOUT begins at the end of the script ("at-end"), or for each file at its
+        /// close ("on-close").
         offload: Offload = choice(Offload::WORDS), "at-end";
         /// Data of waiting jobs come as soon as they can ("at-once"), or just in time for the estimated start ("just-in-time").
         /// The time is computed from the queue's estimate, the measured rate of the source and the margin.
         just_in_time in "stage_in": bool = choice(&[("at-once", false), ("just-in-time", true)]), "at-once";
         /// Time between the arrival of such data and the estimated start of their job.
         stage_in_margin: Duration = span(Duration::ZERO..=30 * DAY), "5min";
-        /// Data that lie there for longer before their job starts are counted as too early.
+        /// Data that arrive earlier than this before the start of their job count as too early.
         stage_in_early: Duration = span(Duration::ZERO..=30 * DAY), "1h";
-        /// Bytes per second of a source that has not shown its rate yet.
+        /// Bytes per second assumed for a source without a measured rate.
         source_rate: u64 = size(1..=1 << 50, "bytes per second, such as \"10MB\""), "10MB";
-        /// How often the queue is asked while jobs wait for their data.
+        /// Interval of requests to the queue while jobs wait for their data.
         queue_poll: Duration = span(POLL_MIN..=HOUR), "5s";
         /// A job whose data find no space waits for it ("wait"), or fails ("fail").
         fail_when_full in "when_full": bool = choice(&[("wait", false), ("fail", true)]), "wait";
-        /// A command that is run as the operator when a job is over, its staging too: a program by its whole path, and words. No
-        /// shell runs it; what it is about is in its environment (`ENTREPOT_JOB_ID`, `ENTREPOT_JOB_STATE` and so on).
+        /// Command that runs as the operator when a job and its staging are over: full path of a program, and
+        /// arguments. No shell runs it. Its environment describes the job (`ENTREPOT_JOB_ID`, `ENTREPOT_JOB_STATE` and
+        /// so on).
         on_end: Vec<String> = command, ["/usr/local/sbin/job-over"] else Vec::new();
         /// The program that sends the mail that scripts request with `--mail-type`, as the job's owner.
         sendmail: PathBuf = parsed(program), "/usr/sbin/sendmail";
-        /// So much is never promised to data of jobs.
+        /// Bytes of free space that are never reserved for data of jobs.
         keep_free: u64 = size(0..=1 << 60, "a size, such as \"10GB\""), "0";
     }
 }
@@ -101,7 +102,7 @@ section! {
         eager in "remove": bool = choice(&[("eager", true), ("job-end", false)]), "eager";
         /// The queue that is watched: "local", "slurm" or "pbs".
         queue: QueueName = choice(QueueName::WORDS), "local";
-        /// How often it is looked at.
+        /// Interval of requests to this queue.
         poll: Duration = span(POLL_MIN..=HOUR), "2s";
     }
 }

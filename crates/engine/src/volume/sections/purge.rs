@@ -15,13 +15,13 @@ section! {
     Purge {
         /// Age of removable files: not used for this time, needed by no job, with bytes that are safe elsewhere. 0: none by age.
         age: Duration = span(Duration::ZERO..=36_500 * DAY), "0s";
-        /// From so many percent of full on the oldest of them go. 100: none for space.
+        /// Percentage of used space at which the oldest of them are removed. 100: none for space.
         high_percent: u32 = count(1..=100), 100;
-        /// They go until so many percent are left.
+        /// Percentage of used space at which this ends.
         low_percent: u32 = percent, 80;
         /// Names that are never purged, with all below them, such as ["projects", "**/README"]: `*` and `?` stand for no slash, `**` for anything.
         keep: Vec<Glob> = globs, [];
-        /// How often that is looked at. 0: only when the operator says `entrepot purge`.
+        /// Interval of these checks. 0: only on `entrepot purge`.
         every: Duration = span(Duration::ZERO..=365 * DAY), "0s";
         + /// In the order of the file.
         rules: Vec<PurgeRule>;

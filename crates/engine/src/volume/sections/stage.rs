@@ -6,12 +6,12 @@ use super::super::section::Given;
 section! {
     /// `[stage]`
     Stage {
-        /// Where records of `zenodo:RECORD` are asked for: Zenodo, or a repository that runs its software (InvenioRDM).
+        /// Server of the records `zenodo:RECORD`: Zenodo, or a repository that runs its software (InvenioRDM).
         zenodo: String = parsed(base), "https://zenodo.org";
         /// The service that resolves a DOI (`doi:10...`).
         datacite: String = parsed(base), "https://api.datacite.org";
-        /// Bytes per second that all stagings of the volume bring and take together; 0 is no limit. Users have the same part
-        /// of it, and so have nodes. `entrepot stage --limit` is one of its own, below this.
+        /// Bytes per second of all stagings of the volume together, in both directions; 0 is no limit. Users share it
+        /// equally, and so do nodes. `entrepot stage --limit` limits one staging further.
         limit: u64 = limit, 0;
     }
 }

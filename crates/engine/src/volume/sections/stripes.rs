@@ -29,15 +29,15 @@ section! {
         /// Only files on this tier; by default all targets count as alike. Their speed is the value of `device = "..."` in their
         /// blocks, which `entrepot-lab bench device` writes.
         tier: Option<u8> = optional(tier), "fast" else None;
-        /// How long what was asked counts.
+        /// Time for which a request counts.
         window: Duration = span(SECOND / 10..=HOUR), "10s";
-        /// How often that is looked at.
+        /// Interval of decisions.
         interval: Duration = span(SECOND / 20..=60 * SECOND), "1s";
-        /// Response times must become shorter by so much.
+        /// Smallest gain in response time that justifies a change.
         margin_percent: u32 = count(0..=90), 2;
-        /// A change must be wanted at so many looks running.
+        /// Number of decisions in a row that must agree on a change.
         settle: u32 = count(1..=100), 2;
-        /// A copy must pay within this time.
+        /// Time within which the gain must exceed the cost of the copy.
         horizon: Duration = span(SECOND..=DAY), "5min";
         /// Widths that requests may get; the default is the powers of two and all targets.
         widths: Vec<u32> = parsed(widths), "1,2,4,8" else Vec::new();

@@ -47,9 +47,9 @@ section! {
         path: Option<Directory> = optional(directory), "targets/fast0" else None;
         /// Its tier; the default is the first that is declared.
         tier: Option<String> = optional(text), "fast" else None;
-        /// The hosts that reach it, where nodes share the volume and not all do; all others leave it alone.
+        /// Hosts that reach the target, if not all nodes of the volume do; the others do not use it.
         only_on: Option<Vec<String>> = optional(texts), ["n1"] else None;
-        /// Hosts that it lies near, for `prefer` of the layout.
+        /// Hosts near the target, for `prefer` of the layout.
         near: Option<Vec<String>> = optional(texts), ["n1", "n2"] else None;
         /// Speed of its device, as `entrepot-lab bench device` measures and writes it.
         device: Option<Measured> = optional(parsed(str::parse)), "disk:seek=8ms,revolution=8ms,read=150MB/s" else None;
@@ -69,7 +69,7 @@ section! {
         options: String = text, "" else String::new();
         /// Policy that chooses the connection of an operation.
         policy: Policy = parsed(str::parse), "load";
-        /// The way of the bytes.
+        /// Path of the bytes to the server.
         bytes_over: BytesOver = parsed(str::parse), "auto";
         /// Bytes that are acknowledged before the server has them, of all files together; a daemon that is killed loses them.
         write_behind: u64 = write_behind, 0;
