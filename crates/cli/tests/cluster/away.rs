@@ -16,11 +16,13 @@ fn open_files_go_on_while_the_store_of_the_state_is_away() {
     let shared = Shared::of_all(&hosts);
     let nodes = shared.up();
     let writers = Writers::start(&nodes, "storeless", 60, seed());
-    std::thread::sleep(Duration::from_secs(1));
+    writers.until_all_write();
     hosts.kill_redis();
-    std::thread::sleep(Duration::from_secs(1));
-    let away = nodes[0].entrepot(&["status"])["state_away"].take();
-    assert!(away.as_str().is_some_and(|why| why.contains("Redis")), "{away}");
+    until_within(10, "the status names Redis", || {
+        let away = nodes[0].entrepot(&["status"])["state_away"].take();
+        away.as_str().is_some_and(|why| why.contains("Redis"))
+    });
+    writers.until_all_write();
     let shown = nodes[0].run(&["status"]);
     assert!(out(&shown).contains("state    AWAY: "), "{}", out(&shown));
     // A server without the data is not the store.
@@ -37,7 +39,7 @@ fn open_files_go_on_while_the_store_of_the_state_is_away() {
     hosts.put_redis_back();
     until_within(30, "targets can be emptied again", || nodes[1].run(&["target", "drain", "target1"]).status.success());
     nodes[2].ok(&["target", "restore", "target1"]);
-    std::thread::sleep(Duration::from_secs(1));
+    writers.until_all_write();
     for report in writers.stop() {
         assert!(report.errors.is_empty(), "{:?}", report.errors);
         assert!(report.writes > 20, "only {} writes", report.writes);
@@ -57,7 +59,7 @@ fn a_host_that_was_cut_off_has_lost_nothing_and_joins_again() {
     let led = leading(&nodes);
     let (first, second) = (&nodes[(led + 1) % 3], &nodes[(led + 2) % 3]);
     let writers = Writers::start(&nodes, "away", 60, seed());
-    std::thread::sleep(Duration::from_secs(1));
+    writers.until_all_write();
     hosts.hosts[led].cut();
     let began = Instant::now();
     until_within(30, "another leads", || !["", &nodes[led].name()].contains(&&*first.leader()));
@@ -75,7 +77,7 @@ fn a_host_that_was_cut_off_has_lost_nothing_and_joins_again() {
     for target in ["target1", "target2"] {
         nodes[led].ok(&["target", "restore", target]);
     }
-    std::thread::sleep(Duration::from_secs(1));
+    writers.until_all_write();
     let reports = writers.stop();
     for (_, report) in reports.iter().enumerate().filter(|(n, _)| *n != led) {
         assert!(report.errors.is_empty(), "{:?}", report.errors);

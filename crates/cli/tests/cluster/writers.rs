@@ -3,6 +3,7 @@
 
 use crate::agent::{Agent, Call};
 use crate::random::Random;
+use crate::real::until_within;
 use crate::volume::Node;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -157,6 +158,20 @@ impl<'a> Writers<'a> {
             self.agents[n].begin(&Call::Records(Orders { stop, ..orders }));
         }
         self
+    }
+
+    /// Waits until each has written some more records.
+    #[track_caller]
+    pub fn until_all_write(&self) {
+        let written = |node: &Node<'_>| -> u64 {
+            let counts = node.entrepot(&["stats", "--count", "1"]);
+            let ops = counts["ops"].as_array().expect("operations").iter().filter(|op| op["op"] == "write");
+            ops.filter_map(|op| op["bytes"].as_u64()).sum()
+        };
+        let before: Vec<u64> = self.nodes.iter().map(written).collect();
+        for (node, before) in self.nodes.iter().zip(before) {
+            until_within(60, "a writer goes on", || written(node) >= before + 8 * RECORD as u64);
+        }
     }
 
     /// Stops them; what each saw. No read gave anything but what was acknowledged before, and all is there on all
