@@ -27,7 +27,7 @@ use crate::{Error, Result};
 use driver::{Driver, Wait};
 use object::target::{Reach, State, TargetError};
 use policy::layout::{Object, ObjectState, Position};
-use policy::protect::recovery::{self, Event, Outcome as Told, Why};
+use policy::protect::recovery::{self, Event, Outcome as RecoveryOutcome, Why};
 use policy::{FileId, ObjectId};
 use rustix::fd::OwnedFd;
 use std::ops::Range;
@@ -102,8 +102,8 @@ impl Repair {
 
     fn wait(&self, wait: &Wait, longest: Duration) -> Result<()> {
         match wait.wait(longest) {
-            Some(Told::Ok | Told::LookAgain) => Ok(()),
-            Some(Told::Failed(why)) => Err(Error::Unrecoverable(reason(why).into())),
+            Some(RecoveryOutcome::Ok | RecoveryOutcome::LookAgain) => Ok(()),
+            Some(RecoveryOutcome::Failed(why)) => Err(Error::Unrecoverable(reason(why).into())),
             None => Err(Error::Unrecoverable("the recovery took too long; read again".into())),
         }
     }

@@ -114,7 +114,7 @@ fn a_read_on_the_callers_thread_that_hangs_is_answered_once() {
 }
 
 #[test]
-fn a_write_that_was_given_up_does_not_land_on_what_is_written_after_a_restore() {
+fn a_late_write_changes_nothing_after_a_restore() {
     let (file, targets, gate) = file();
     gate.close();
     file.write(0, &[2; 4096]).expect_err("it hangs");

@@ -280,7 +280,7 @@ fn moves_wait_for_idle_devices_and_for_nothing_of_their_own() {
 }
 
 #[test]
-fn a_move_under_way_waits_for_who_comes_meanwhile_and_a_pause_begins_none() {
+fn a_move_waits_for_new_opens_and_a_pause_begins_no_move() {
     // Nothing has to leave, so that one move is planned.
     let world = World::new(volume::Tiering { free_percent: 0, ..whole() });
     let (file, bytes) = world.written("polite", 20);

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Timeout of an answer: a longer wait looks like a hanging shell. The start of the process takes the rest of the
 /// promised 200 ms.
-const PATIENCE: Duration = Duration::from_millis(150);
+const TIMEOUT: Duration = Duration::from_millis(150);
 
 /// Kind of an argument's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl CompletionRequest {
     pub fn run(self) -> Result<u8> {
         // A hanging thread ends with the process.
         let fitting =
-            within(PATIENCE, "complete", [move || self.fitting()]).pop().flatten().flatten().unwrap_or_default();
+            within(TIMEOUT, "complete", [move || self.fitting()]).pop().flatten().flatten().unwrap_or_default();
         shown::text(&fitting.into_iter().map(|value| value + "\n").collect::<String>())?;
         Ok(0)
     }

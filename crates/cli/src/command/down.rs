@@ -31,7 +31,7 @@ pub struct Down {
 }
 
 /// Time limit of a clean end; after it `--force` kills the daemon.
-const FORCED_PATIENCE: Duration = Duration::from_secs(20);
+const FORCED_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Down {
     pub fn run(self, context: &Context) -> Result<u8> {
@@ -47,7 +47,7 @@ impl Down {
             Err(problem) => return Err(problem.into()),
         };
         let pid = client.daemon_pid();
-        client.set_patience(self.force.then_some(FORCED_PATIENCE))?;
+        client.set_timeout(self.force.then_some(FORCED_TIMEOUT))?;
         match client.ask(&Request::Down { force: self.force }, &mut |_| {}) {
             Ok(_) => {}
             Err(problem) if self.force && problem.exit_code == exit::NO_DAEMON => cut_off(&found)?,
@@ -97,7 +97,7 @@ fn cut_off(found: &Found) -> Result<()> {
 /// Waits for the end of a daemon, and kills it after a time limit.
 fn end(pid: i32) -> Result<()> {
     let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
-    let until = Instant::now() + FORCED_PATIENCE;
+    let until = Instant::now() + FORCED_TIMEOUT;
     while !is_dead(pid.as_raw_nonzero().get()) {
         if Instant::now() > until {
             kill_process(pid, Signal::KILL).map_err(std::io::Error::from)?;

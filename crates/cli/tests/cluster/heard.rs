@@ -17,7 +17,7 @@ fn map(node: &Node<'_>) -> Vec<u8> {
 
 /// [S-206]
 #[test]
-fn what_one_node_reads_again_and_again_comes_up_at_the_word_of_another() {
+fn the_leader_promotes_data_that_another_node_reads_often() {
     let Some(hosts) = hosts() else { return };
     let quick = hosts.directory("heard/quick");
     let tiers = format!(

@@ -60,7 +60,7 @@ fn a_large_file_is_brought_by_several_nodes_each_byte_once() {
 
 /// [S-216]
 #[test]
-fn what_a_node_does_not_bring_that_dies_is_brought_by_the_one_that_was_asked() {
+fn the_requester_fetches_the_share_of_a_node_that_dies() {
     let Some(hosts) = hosts() else { return };
     let Some(web) = Web::start(&hosts.server) else { return };
     let shared = Shared::of_all(&hosts);

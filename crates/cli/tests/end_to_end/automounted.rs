@@ -27,7 +27,7 @@ wait
 
 /// [S-322]
 #[test]
-fn autofs_mounts_a_volume_when_somebody_goes_there_and_takes_it_away_again() {
+fn autofs_mounts_and_unmounts_a_volume_on_demand() {
     let has = |program: &str| Command::new("which").arg(program).output().is_ok_and(|found| found.status.success());
     if !rustix::process::geteuid().is_root() || !has("automount") || !fs::exists("/dev/autofs").is_ok_and(|there| there)
     {

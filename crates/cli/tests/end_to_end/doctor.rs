@@ -114,7 +114,7 @@ fn it_asks_the_server_of_the_state() {
 }
 
 #[test]
-fn a_user_who_may_not_ask_is_told_so() {
+fn a_user_without_permission_gets_an_error() {
     let Some(volume) = Volume::up() else { return };
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: needs root to be another user");

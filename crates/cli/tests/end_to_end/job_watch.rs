@@ -51,7 +51,7 @@ impl User<'_> {
 /// [S-237]
 /// [S-321]
 #[test]
-fn a_job_is_told_as_it_goes_on() {
+fn job_watch_prints_each_change() {
     let Some(nginx) = Nginx::start() else { return };
     let Some(volume) = Volume::up_with(|toml| toml.replace("# cores = 8", "cores = 1")) else { return };
     let user = User::new(&volume);

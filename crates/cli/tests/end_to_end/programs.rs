@@ -74,7 +74,7 @@ fn a_script_restarts_from_the_newest_complete_version_where_its_files_are_now() 
 
 /// [S-275] A small file has its bytes in its stub and no number to be found by.
 #[test]
-fn a_version_without_one_of_its_small_files_is_none_and_one_that_was_renamed_with_them_is() {
+fn a_version_counts_only_with_all_its_small_files() {
     let Some(volume) = Volume::up_with(with_burst("")) else { return };
     let restart = || out(&volume.run(&["checkpoint", "restart", "wave"]));
     let at = volume.at.to_str().expect("UTF-8");

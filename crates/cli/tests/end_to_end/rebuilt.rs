@@ -176,7 +176,7 @@ fn a_state_that_is_lost_costs_no_byte() {
 
 /// [S-220]
 #[test]
-fn what_lies_on_a_target_that_is_lost_too_comes_from_its_source_or_its_mirror() {
+fn a_second_lost_target_is_recovered_from_source_or_mirror() {
     let Some(volume) = Volume::up_with(super::recovery::direct) else { return };
     let files = fill(&volume);
     let on = |file: &str, target: &str| !volume.ranges_on(file, target).is_empty();

@@ -124,7 +124,7 @@ fn a_mount_point_and_a_job_are_completed() {
 
 /// [S-298]
 #[test]
-fn without_an_answer_there_is_nothing_to_complete_and_the_prompt_is_back() {
+fn completion_without_an_answer_ends_soon_and_offers_nothing() {
     let Some(volume) = Volume::up() else { return };
     let ask = |volume: &Volume| -> String {
         let done = volume.run_in(Path::new("/"), &["complete-values", "bash", "entrepot target drain "]);

@@ -42,7 +42,7 @@ fn write_as_nobody(volume: &Volume, file: &str, bytes: usize) -> Child {
 
 /// [S-282]
 #[test]
-fn bytes_show_for_who_wrote_them_and_others_paths_for_nobody_but_operators() {
+fn users_see_their_own_bytes_and_operators_all_paths() {
     let Some(volume) = Volume::up() else { return };
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: needs root to be another user");

@@ -83,7 +83,7 @@ impl Account {
     }
 
     /// Sets the usage from the sum over all nodes; `since` returns this node's changes that the sum does not include.
-    pub fn is_told(&self, used: Both<u64>, since: impl FnOnce(Both<u64>, Both<u64>) -> (Both<u64>, Both<u64>)) {
+    pub fn set_from_sum(&self, used: Both<u64>, since: impl FnOnce(Both<u64>, Both<u64>) -> (Both<u64>, Both<u64>)) {
         let (grown, shrunk) = self.changes();
         let (grown, shrunk) = since(grown, shrunk);
         for resource in Resource::ALL {

@@ -46,7 +46,7 @@ use meta::state::State;
 use meta::stub::Inode;
 use open::OpenCheckpoint;
 use parking_lot::{Mutex, RwLock};
-use policy::burst::admission::{Admission, Event as Told, Verdict};
+use policy::burst::admission::{Admission, Event as AdmissionEvent, Verdict};
 use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::volume::{Action, Event};
@@ -116,7 +116,7 @@ impl Burst {
         let alone = !volume.config().is_shared();
         if let Some(period) = record::period(&*state)?.filter(|_| alone) {
             let resumed = buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp };
-            driver.tell(Event::Checkpoint(Told::Buffer(resumed)));
+            driver.tell(Event::Checkpoint(AdmissionEvent::Buffer(resumed)));
         }
         let table = if alone {
             CheckpointTable::open(&*state, |path| owner_at(&volume, path))?
@@ -157,7 +157,7 @@ impl Burst {
         self.closed.store(true, Ordering::Release);
         self.limiter.stop();
         self.replica_limiter.stop();
-        self.tell(Told::Close);
+        self.tell(AdmissionEvent::Close);
     }
 
     pub(super) fn clear_limits(&self) {
@@ -168,7 +168,7 @@ impl Burst {
     pub(super) fn act(&self, action: Action) {
         match action {
             Action::Release { write, verdict } => self.release(write, verdict),
-            Action::Prepare { request, .. } => self.tell(Told::Prepared { request }),
+            Action::Prepare { request, .. } => self.tell(AdmissionEvent::Prepared { request }),
             Action::SetReplicaRate(rate) => self.replica_limiter.set(rate),
             Action::SetRates(rates) => {
                 self.limiter.set(rates.demote);
@@ -183,8 +183,8 @@ impl Burst {
     /// Event that a version may be written now; `None` if it was reported before.
     pub(super) fn turn(&self, request: u64, direct: bool) -> Option<Happened> {
         let mut table = self.table.lock();
-        let current = table.current.get_mut(&request).filter(|current| !current.turn_is_told)?;
-        current.turn_is_told = true;
+        let current = table.current.get_mut(&request).filter(|current| !current.turn_is_reported)?;
+        current.turn_is_reported = true;
         let to = if direct { "straight to the capacity tier" } else { "to the burst buffer" };
         let what = format!(
             "checkpoint {} of {} has its turn and is written {to}",
@@ -205,13 +205,13 @@ impl Burst {
     }
 
     /// Sends the machine an event of a checkpoint.
-    fn tell(&self, event: Told) {
+    fn tell(&self, event: AdmissionEvent) {
         self.driver.tell(Event::Checkpoint(event));
     }
 
     /// Sends the machine an event of the buffer.
     fn tell_buffer(&self, event: buffer::Event) {
-        self.tell(Told::Buffer(event));
+        self.tell(AdmissionEvent::Buffer(event));
     }
 
     /// Reads the state of admission.

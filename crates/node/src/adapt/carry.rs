@@ -9,7 +9,7 @@ use engine::stats::Metric;
 use policy::Time;
 use policy::layout::Placement;
 use policy::stripe::forks::Shape;
-use policy::tier::machine::Event as Told;
+use policy::tier::machine::Event as TierEvent;
 use policy::tier::{Location, Tier};
 use policy::volume::ownership::Mechanism;
 use policy::volume::{Action, Change, Event, FileEvent, Outcome, Verb};
@@ -125,7 +125,7 @@ impl Adapt {
             return None;
         }
         let location = Location { file: change.file.0, segment };
-        Some(Event::Tiers(Told::CopyGone(location)))
+        Some(Event::Tiers(TierEvent::CopyGone(location)))
     }
 }
 

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_timed_is_told_once_and_a_network_apart_from_the_disks() {
+    fn timed_requests_are_reported_once_and_networks_apart_from_disks() {
         let served =
             |operations| Served { operations, bytes: operations << 16, took_ns: operations, queued: operations };
         let mut sampled = Sampled::default();

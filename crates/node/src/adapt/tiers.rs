@@ -9,7 +9,7 @@ use object::target::Space;
 use parking_lot::Mutex;
 use policy::layout::{Layout, TargetView};
 use policy::tier::cost::Costs;
-use policy::tier::machine::{Event as Told, Stats};
+use policy::tier::machine::{Event as TierEvent, Stats};
 use policy::tier::room::{self, SlowTarget};
 use policy::tier::{Location, Region, Tier};
 use policy::volume::Event;
@@ -98,7 +98,7 @@ impl Adapt {
             known.paused
         };
         self.driver.machine().begin_tiers(config, self.driver.now());
-        self.driver.tell(Event::Tiers(Told::Paused(paused)));
+        self.driver.tell(Event::Tiers(TierEvent::Paused(paused)));
         self.publish();
     }
 
@@ -127,15 +127,15 @@ impl Adapt {
         let quiet = known.quiet.look(self.recorder.targets(), accesses, &self.tiers.ours, tiers);
         let (now, elsewhere) = (self.driver.now(), known.busy_elsewhere);
         let quiet = [0, 1].map(|at| quiet[at] && elsewhere[at].is_none_or(|until| now >= until));
-        let of = |(tier, quiet)| if quiet { Told::Idle(tier) } else { Told::Busy(tier) };
-        let mut told: Vec<Told> = [Tier::Fast, Tier::Slow].into_iter().zip(quiet).map(of).collect();
+        let of = |(tier, quiet)| if quiet { TierEvent::Idle(tier) } else { TierEvent::Busy(tier) };
+        let mut told: Vec<TierEvent> = [Tier::Fast, Tier::Slow].into_iter().zip(quiet).map(of).collect();
         // Odd segments and the tier's free space change the share that is left.
         let odd: i64 = known.odd.values().sum();
         let held = (fast as u64 * segment_bytes).saturating_add_signed(odd);
         let fast_bytes = self.fast_bytes(held).saturating_add_signed(-odd);
         if fast_bytes != known.fast_bytes {
             known.fast_bytes = fast_bytes;
-            told.push(Told::FastBytes(fast_bytes));
+            told.push(TierEvent::FastBytes(fast_bytes));
         }
         let views = self.recorder.targets().views();
         let slow = views.iter().filter(|view| view.usable && view.tier == tiering.slow);
@@ -144,7 +144,7 @@ impl Adapt {
         if slow != known.slow {
             let room = room::room_bytes(slow.iter().copied(), tiering.copies_free_percent, segment_bytes);
             known.slow = slow;
-            told.push(Told::CopyBytes(room));
+            told.push(TierEvent::CopyBytes(room));
         }
         told.into_iter().map(Event::Tiers).collect()
     }
@@ -208,7 +208,7 @@ impl Adapt {
         let (_, segments) = super::record::read_from(&layout)?;
         let index = segments.iter().position(|s| s.start == start && !self.mover.has_copy(file, s))?;
         let location = Location { file: file.0, segment: index as u64 };
-        Some(Event::Tiers(Told::CopyGone(location)))
+        Some(Event::Tiers(TierEvent::CopyGone(location)))
     }
 }
 

@@ -60,8 +60,8 @@ impl Client {
     }
 
     /// Sets the longest silence during a request; `None`: no limit.
-    pub fn set_patience(&mut self, patience: Option<Duration>) -> Result<()> {
-        self.stream.get_ref().set_read_timeout(patience).map_err(|e| self.broken(&e))
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<()> {
+        self.stream.get_ref().set_read_timeout(timeout).map_err(|e| self.broken(&e))
     }
 
     /// Process id of the listener, from the kernel: available even if the process no longer answers.
@@ -73,7 +73,7 @@ impl Client {
     /// Waits until the daemon hangs up, which happens when its process ends. Also returns when the process is dead
     /// except for a thread that hangs in a device: the kernel ends that thread when the device answers.
     pub fn wait_for_end(&mut self) -> Result<()> {
-        self.set_patience(Some(END_LOOK_EVERY))?;
+        self.set_timeout(Some(END_LOOK_EVERY))?;
         while !matches!(read_line(&mut self.stream, LINE_BYTES_MAX), Ok(None)) {
             if self.daemon_pid().is_none_or(is_dead) {
                 break;

@@ -21,7 +21,7 @@ pub(super) use counts::Counts;
 use super::Core;
 use crate::Error;
 use crate::control::QuotaOf;
-use engine::events::Event as Told;
+use engine::events::Event as VolumeEvent;
 use meta::quota::{Account, Quotas};
 use meta::state::State;
 use parking_lot::Mutex;
@@ -69,7 +69,7 @@ struct Book {
     /// Subjects whose state differs from their record.
     unsaved: BTreeSet<Subject>,
     /// Events to record.
-    told: Vec<Told>,
+    told: Vec<VolumeEvent>,
     /// A failed save has been logged.
     said: bool,
     /// Whether this node sums the usage of all nodes and decides on ceilings.

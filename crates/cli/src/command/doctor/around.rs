@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Timeout of answers of a daemon and its endpoint.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The user whose rights are tried on the mount: the kernel's overflow user, `nobody` on most systems.
 const NOBODY: u32 = 65534;
@@ -109,8 +109,8 @@ fn status_without_token(listen: SocketAddr) -> std::io::Result<u16> {
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    let mut stream = TcpStream::connect_timeout(&SocketAddr::new(ip, listen.port()), PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::new(ip, listen.port()), TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\n\r\n")?;
     let mut head = Vec::new();
     stream.take(64).read_to_end(&mut head)?;
@@ -120,7 +120,7 @@ fn status_without_token(listen: SocketAddr) -> std::io::Result<u16> {
 
 pub fn status(socket: &Path) -> Result<Status, Problem> {
     let mut client = Client::connect(socket)?;
-    client.set_patience(Some(PATIENCE))?;
+    client.set_timeout(Some(TIMEOUT))?;
     read(client.ask(&Request::Status {}, &mut |_| {})?)
 }
 

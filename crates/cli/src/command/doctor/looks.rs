@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Timeout of one check; longer than the timeout of the state server within it.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// Most concurrent checks.
 const SIDE_BY_SIDE: usize = 32;
 
@@ -22,7 +22,7 @@ pub fn make(first: Vec<Subject>) -> Result<Vec<Finding>> {
         let now: Vec<_> = next.drain(..next.len().min(SIDE_BY_SIDE)).collect();
         for (subject, seen) in now.iter().zip(side_by_side(&now)?) {
             let Some(seen) = seen else {
-                let what = format!("no answer within {} s", PATIENCE.as_secs());
+                let what = format!("no answer within {} s", TIMEOUT.as_secs());
                 let why = "operations of a daemon hang here as well";
                 findings.push(Finding::failure(
                     &subject.name(),
@@ -67,7 +67,7 @@ fn side_by_side(subjects: &[Subject]) -> Result<Vec<Option<CheckResult>>> {
             serde_json::from_str(&text).ok()
         }
     };
-    let seen = within(PATIENCE, "look", children.iter_mut().map(read));
+    let seen = within(TIMEOUT, "look", children.iter_mut().map(read));
     children.iter_mut().for_each(end);
     Ok(seen.into_iter().map(Option::flatten).collect())
 }

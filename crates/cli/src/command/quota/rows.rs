@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_is_told_what_to_do() {
+    fn a_used_up_quota_names_the_next_step() {
         let usage = |state, may_grow_until_ms| Usage { state, may_grow_until_ms, ..Usage::default() };
         let row = |bytes, files| Quota {
             of: "user".into(),

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_that_would_not_hear_slurmctld_is_told_of_before_the_first_job() {
+    fn install_warns_of_a_volume_that_refuses_slurmctld() {
         let dir = tempfile::tempdir().expect("dir");
         let file = engine::volume::init(&dir.path().join("v"), None).expect("a volume");
         let line = hook_user("ClusterName=a\n SlurmUser=slurm # as Debian has it\n", &file).expect("it would not");

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Timeout of the daemon's answers.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Client of the daemon, which keeps its connection until an error.
 pub struct Daemon {
@@ -57,7 +57,7 @@ impl Daemon {
             Some(client) => client,
             None => Client::connect(&self.socket)?,
         };
-        client.set_patience(Some(PATIENCE))?;
+        client.set_timeout(Some(TIMEOUT))?;
         let top = read(client.ask(&Request::Top {}, &mut |_| {})?)?;
         let mut moment = Moment { top, ..Moment::default() };
         if with_jobs {

@@ -228,7 +228,7 @@ fn what_one_rings_another_hears_also_after_a_silence() {
 }
 
 #[test]
-fn a_wait_that_a_stopped_process_gave_up_is_told_from_other_errors() {
+fn a_wait_given_up_by_a_stopped_process_is_no_other_error() {
     let error = |kind| RedisError::from(std::io::Error::from(kind));
     assert!(is_interrupted(&error(std::io::ErrorKind::Interrupted)));
     assert!(!is_interrupted(&error(std::io::ErrorKind::TimedOut)));

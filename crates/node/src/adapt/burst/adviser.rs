@@ -7,7 +7,7 @@ use super::{Adapt, Burst, now_ms};
 use crate::{Error, Result};
 use engine::file::{Access, Adviser, File, Happened, Resume};
 use engine::volume::Volume;
-use policy::burst::admission::Event as Told;
+use policy::burst::admission::Event as AdmissionEvent;
 use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::layout::Placement;
@@ -128,7 +128,7 @@ impl Burst {
                 self.tell_buffer(buffer::Event::Arrive { app: app.number, request, bytes });
                 let (app, label) = (checkpoint.app.clone(), checkpoint.label.clone());
                 let (open, carried) = Default::default();
-                table.current.insert(request, Current { app, label, explicit, open, carried, turn_is_told: false });
+                table.current.insert(request, Current { app, label, explicit, open, carried, turn_is_reported: false });
                 request
             }
         };
@@ -333,12 +333,12 @@ impl Adviser for Burst {
             Some(waited) => {
                 let request = checkpoint.request.load(Ordering::Acquire);
                 let write = burst.keep(checkpoint.watched(access, resume));
-                burst.tell(Told::NoRoom { request, write, len: access.len, waited });
+                burst.tell(AdmissionEvent::NoRoom { request, write, len: access.len, waited });
             }
             None => match burst.begin_writing(adapt, &checkpoint) {
                 Ok(request) => {
                     let write = burst.keep(checkpoint.watched(access, resume));
-                    burst.tell(Told::Hold { request, write, len: access.len });
+                    burst.tell(AdmissionEvent::Hold { request, write, len: access.len });
                 }
                 // The user has too many applications, so the file is treated as an ordinary one.
                 Err(Error::Invalid(why)) => {

@@ -9,7 +9,7 @@ use engine::events::Kind;
 use engine::file::File;
 use object::host;
 use policy::Time;
-use policy::burst::admission::Event as Told;
+use policy::burst::admission::Event as AdmissionEvent;
 use policy::burst::buffer;
 use policy::volume::{Event, FileEvent};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
@@ -99,7 +99,7 @@ impl Burst {
         let joins = files
             .iter()
             .filter_map(|file| Some([adapt.lies_if(file, true)?, Event::File(file.id()?, FileEvent::Joins(request))]));
-        let committed = Told::Buffer(buffer::Event::Committed { request, bytes: bytes as f64 });
+        let committed = AdmissionEvent::Buffer(buffer::Event::Committed { request, bytes: bytes as f64 });
         self.driver.tell_all(joins.flatten().chain([Event::Checkpoint(committed)]));
         self.remember_period();
         self.counts.committed.fetch_add(1, Ordering::Relaxed);

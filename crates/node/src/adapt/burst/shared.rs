@@ -27,7 +27,7 @@ use follow::Kept;
 use meta::messages::Talk;
 use meta::stub::Inode;
 use parking_lot::Mutex;
-use policy::burst::admission::Event as Told;
+use policy::burst::admission::Event as AdmissionEvent;
 use policy::burst::buffer;
 use request::{By, Named, Request, Stand};
 use serde_json::{Value, json};
@@ -173,7 +173,7 @@ impl Burst {
         let (table, marks) =
             (CheckpointTable::open(&*self.state, |path| self.owner_of(path))?, Marks::open(&*self.state)?);
         let (sessions, period) = (record::sessions(&*self.state)?, record::period(&*self.state)?);
-        self.tell(Told::HandOver);
+        self.tell(AdmissionEvent::HandOver);
         *self.table.lock() = table;
         *self.marks.write() = marks;
         *self.sessions.write() = sessions;
@@ -208,7 +208,7 @@ impl Burst {
             }
         }
         self.open.write().retain(|_, checkpoint| !checkpoint.is_unused());
-        self.tell(Told::HandOver);
+        self.tell(AdmissionEvent::HandOver);
     }
 
     /// Whether the grace period for the other nodes' states is still running.

@@ -25,7 +25,7 @@ pub struct Current {
     /// Files of the complete version with the same label, which is dropped once one of them is overwritten.
     pub carried: BTreeMap<String, record::Part>,
     /// Whether its turn was reported as an event: a request for more room gets a second turn.
-    pub turn_is_told: bool,
+    pub turn_is_reported: bool,
 }
 
 /// An announced checkpoint.

@@ -106,7 +106,7 @@ fn a_caller_that_goes_away_stops_its_request() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so() {
+fn a_connection_beyond_the_limit_gets_an_error() {
     let (_dir, server) = server(ServerOptions { connections_max: 1, ..ServerOptions::default() });
     let mut first = Client::connect(&server.path).expect("client");
     first.request("echo.twice", json!(1), &mut |_| {}).expect("served");

@@ -203,7 +203,7 @@ fn files_that_name_one_object_are_found_whichever_nodes_look_at_them() {
 
 /// [S-213]
 #[test]
-fn what_nodes_left_is_removed_once_everything_was_seen_and_nothing_else() {
+fn remains_of_dead_nodes_are_removed_after_a_complete_scan() {
     let checked = new();
     files(&checked, 5);
     let (post, nodes) = nodes(&checked, 2, 0);

@@ -245,7 +245,7 @@ impl Book {
         for (key, sum) in sums.sums {
             if let Some(entry) = self.entry(&key) {
                 let told = entry.shared.told;
-                entry.account.is_told(both(sum.used), |grown, shrunk| {
+                entry.account.set_from_sum(both(sum.used), |grown, shrunk| {
                     Moved { grown: pair(grown), shrunk: pair(shrunk) }.since(told)
                 });
                 entry.account.set_most(both(sum.most));

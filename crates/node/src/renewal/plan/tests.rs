@@ -87,7 +87,7 @@ fn a_number_that_only_files_name_is_refused_until_it_is_lost() {
 }
 
 #[test]
-fn one_that_other_hosts_reach_is_used_there_under_the_number_that_was_told() {
+fn a_target_of_other_hosts_has_the_same_number_everywhere() {
     let all = found(&[("a", here(1, 1)), ("b", TargetState::Elsewhere)], &[1]);
     let said = refusals(&all, &Wish::default());
     assert!(said.contains("does not reach it") && said.contains("--number b=NUMBER"), "{said}");

@@ -8,7 +8,7 @@ use super::request::{Granted, Request, Stand};
 use crate::calls::{self, Answer, To};
 use engine::file::{Access, Resume};
 use parking_lot::Mutex;
-use policy::burst::admission::{Event as Told, Verdict};
+use policy::burst::admission::{Event as AdmissionEvent, Verdict};
 use policy::burst::credit::{Action, Event};
 use policy::machine::Machine;
 use policy::{FileId, Time};
@@ -103,7 +103,7 @@ impl Burst {
             shared.notify(&To::Leader, &Request::Full { bytes: access.len });
         }
         // Request 0 is unknown to this node's admission, which then retries the write after a while, or fails it.
-        self.tell(Told::NoRoom { request: 0, write, len: access.len, waited });
+        self.tell(AdmissionEvent::NoRoom { request: 0, write, len: access.len, waited });
     }
 
     fn credit(&self, checkpoint: &Arc<OpenCheckpoint>, event: Event) {

@@ -7,7 +7,7 @@ use super::request::{By, Granted, Request, Said, Stand};
 use crate::calls::{self, Reply, To};
 use crate::control::Caller;
 use crate::{Error, Result};
-use policy::burst::admission::Event as Told;
+use policy::burst::admission::Event as AdmissionEvent;
 use policy::cluster::Node;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ impl Burst {
                 reply.send(&Ok(json!(granted)));
             });
         }));
-        self.tell(Told::Hold { request, write, len: bytes });
+        self.tell(AdmissionEvent::Hold { request, write, len: bytes });
     }
 
     /// The entry of a checkpoint's file that another node writes.
