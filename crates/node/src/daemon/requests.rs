@@ -77,8 +77,7 @@ impl Commands {
             Request::Explain { path } => sent(layout::explain(core, caller, &path)),
             Request::CheckLayout { request } => sent(layout::check(core, &request)),
             Request::AddMirror { path, tier, stripe_count } => sent(layout::change(core, caller, &path, |file| {
-                let placement = layout::placement(core, file, tier.as_deref(), stripe_count)?;
-                Ok(core.mover.add_mirror(file, &placement)?)
+                layout::add_mirror(core, file, tier.as_deref(), stripe_count)
             })),
             Request::DropMirror { path, mirror } => {
                 sent(layout::change(core, caller, &path, |file| Ok(core.mover.drop_mirror(file, mirror)?)))

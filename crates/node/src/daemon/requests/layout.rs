@@ -47,9 +47,18 @@ pub fn check(core: &Core, request: &str) -> Result<Done> {
     Ok(Done {})
 }
 
+pub fn add_mirror(
+    core: &Core,
+    file: &Arc<File>,
+    tier: Option<&str>,
+    stripe_count: Option<usize>,
+) -> Result<Arc<Layout>> {
+    Ok(core.mover.add_mirror(file, &placement(core, file, tier, stripe_count)?)?)
+}
+
 /// Placement of one more mirror on that tier and that many targets; the defaults are those of the volume and the
 /// file.
-pub fn placement(core: &Core, file: &File, tier: Option<&str>, stripe_count: Option<usize>) -> Result<Placement> {
+fn placement(core: &Core, file: &File, tier: Option<&str>, stripe_count: Option<usize>) -> Result<Placement> {
     let tiers = &core.volume.config().tiers;
     let tier = match tier {
         None => None,
