@@ -406,7 +406,11 @@ impl File {
         let kept = self.held.state.lock().change.kept_claim();
         let copied = match kept {
             Some(claim) => Copied::UnderClaim(claim),
-            None => Copied::UnderHold(self.right(holds, Use::Alone)?),
+            // Readers of other nodes may stay beside a hold for reading.
+            None => match self.right(holds, Use::Read)? {
+                right if right.permit.mode.caches() => Copied::UnderHold(right),
+                _ => Copied::UnderHold(self.right(holds, Use::Alone)?),
+            },
         };
         self.held.state.lock().change.copied = Some(copied);
         Ok(())

@@ -317,6 +317,18 @@ fn a_copy_beside_a_write_of_another_node_does_not_count() {
     assert!(!b.file.is_copy_good().unwrap(), "it lacks another's write");
 }
 
+/// [S-203]
+#[test]
+fn readers_of_other_nodes_leave_a_copy_valid() {
+    let (_world, a, b) = two();
+    a.file.watch(Arc::default()).unwrap();
+    assert!(b.bytes().is_empty() && a.file.is_copy_good().unwrap());
+    b.file.refresh().unwrap();
+    assert!(a.file.is_copy_good().unwrap());
+    b.writes(0, 1, 10);
+    assert!(!a.file.is_copy_good().unwrap());
+}
+
 /// [S-201]
 #[test]
 fn bytes_in_a_stub_are_written_under_holds_and_move_out_once() {
