@@ -8,14 +8,12 @@
 //! `docs/reference/traces.md`.
 
 mod accounting;
-mod arc;
 mod blkparse;
 mod blktrace;
 mod bytes;
 mod census;
 mod csv;
 mod detect;
-mod disksim;
 mod dxt;
 mod error;
 mod fields;
@@ -26,7 +24,6 @@ mod format;
 mod intake;
 mod interned;
 mod lines;
-mod lirs;
 mod load;
 mod merged;
 mod msr;
@@ -35,7 +32,6 @@ mod open;
 mod oracle;
 mod origin;
 mod sorted;
-mod spc;
 mod vscsi;
 mod windows;
 mod write;

@@ -1,7 +1,7 @@
-//! Lines of named columns: the user's own, Tencent's block traces, and those of SYSTOR '17.
+//! Lines of named columns: the user's own, and formats whose lines a table of columns describes.
 //!
-//! Fields are separated by the first of comma, semicolon and tab that a line has, else by blanks. A first line that
-//! has no number where one belongs is a heading.
+//! By default, fields are separated by the first of comma, semicolon and tab that a line has, else by blanks. A first
+//! line that has no number where one belongs is then a heading.
 
 use super::fields::{self, Fields, Separated};
 use super::interned::Names;
@@ -16,10 +16,62 @@ enum Column {
     Offset(u32),
     Length(u32),
     Op,
+    /// Hexadecimal flags, of which bit 0 means a read.
+    Flags,
     Client,
     Device,
+    /// A device by its number.
+    Unit,
     File,
     Ignored,
+}
+
+/// A format whose lines columns describe.
+pub(super) struct Known {
+    columns: &'static str,
+    split: Split,
+    expected: &'static str,
+}
+
+/// Separation of fields.
+#[derive(Clone, Copy)]
+enum Split {
+    /// As the line shows, and the first line may be a heading.
+    Any,
+    By(u8),
+    Blanks,
+}
+
+impl Known {
+    /// SPC ASCII 1.0.1, as in the UMass repository. The unit (ASU) is the device.
+    pub(super) const SPC: Known = Known {
+        columns: "unit,offset:sectors,length,op,time",
+        split: Split::By(b','),
+        expected: "ASU,LBA,bytes,r|w,seconds",
+    };
+    /// DiskSim ASCII, in the unit of time that the user gives. DiskSim writes milliseconds with decimals, MQSim and
+    /// SSDsim integer nanoseconds.
+    pub(super) const DISKSIM: Known = Known {
+        columns: "time,unit,offset:sectors,length:sectors,flags",
+        split: Split::Blanks,
+        expected: "arrival device sector sectors flags (bit 0: read)",
+    };
+    /// `.lis` of the ARC paper, all reads, without times. A line is one request. The size of a block is not given (512
+    /// bytes for the P traces, a page for OLTP).
+    pub(super) const ARC: Known = Known {
+        columns: "offset:blocks,length:blocks,-,-",
+        split: Split::Blanks,
+        expected: "start_block n_blocks ignored request_number",
+    };
+    /// References of the LIRS distribution: one block number per line; `*` marks places where its authors print state.
+    pub(super) const LIRS: Known =
+        Known { columns: "offset:blocks", split: Split::By(b'\n'), expected: "a block number, or *" };
+    /// Tencent's block traces.
+    pub(super) const TENCENT: Known =
+        Known { columns: "time:s,offset:sectors,length:sectors,op,device", split: Split::Any, expected: Csv::EXPECTED };
+    /// The traces of SYSTOR '17.
+    pub(super) const SYSTOR: Known =
+        Known { columns: "time:s,-,op,device,offset,length", split: Split::Any, expected: Csv::EXPECTED };
 }
 
 /// Columns of a text trace.
@@ -27,11 +79,6 @@ enum Column {
 pub struct Columns(Vec<Column>);
 
 impl Columns {
-    /// Columns of Tencent's block traces.
-    pub const TENCENT: &'static str = "time:s,offset:sectors,length:sectors,op,device";
-    /// Columns of the traces of SYSTOR '17.
-    pub const SYSTOR: &'static str = "time:s,-,op,device,offset,length";
-
     /// Parses `NAME[:UNIT],...`. Names: `time` (s, ms, us, ns; default s), `offset` and `length` (bytes, sectors,
     /// blocks; default bytes), `op`, `client`, `device`, `file`, `-` for a column without a meaning.
     ///
@@ -63,6 +110,8 @@ fn column(word: &str, block_bytes: u32) -> Result<Column, String> {
         "offset" => bytes(unit).map(Column::Offset),
         "length" => bytes(unit).map(Column::Length),
         "op" => plain(Column::Op),
+        "flags" => plain(Column::Flags),
+        "unit" => plain(Column::Unit),
         "client" => plain(Column::Client),
         "device" => plain(Column::Device),
         "file" => plain(Column::File),
@@ -84,12 +133,22 @@ pub(super) struct Csv {
     devices: Names,
     files: Names,
     in_data: bool,
+    split: Split,
+    expected: &'static str,
 }
 
 impl Csv {
     pub(super) fn new(columns: Columns, block_bytes: u32) -> Csv {
         let (clients, devices, files) = (Names::new(0, 1 << 24), Names::of_devices(), Names::of_files());
-        Csv { columns, block_bytes, clients, devices, files, in_data: false }
+        let (split, expected) = (Split::Any, Csv::EXPECTED);
+        Csv { columns, block_bytes, clients, devices, files, in_data: false, split, expected }
+    }
+
+    /// Parser of a known format, whose times are in this unit if it has no unit of its own.
+    pub(super) fn known(format: &Known, block_bytes: u32, unit: TimeUnit) -> Csv {
+        let mut columns = Columns::parse(format.columns, block_bytes).expect("columns of ours are right");
+        columns.0.iter_mut().filter(|of| **of == Column::Time(TimeUnit::S)).for_each(|of| *of = Column::Time(unit));
+        Csv { split: format.split, expected: format.expected, ..Csv::new(columns, block_bytes) }
     }
 
     /// Returns the request of a line. Without a length it is one block, without an operation a read.
@@ -106,6 +165,10 @@ impl Csv {
                     b"" => is_request = false,
                     field => record.op = operation(field)?,
                 },
+                Column::Flags => record.op = if flags(field)? & 1 == 1 { Op::Read } else { Op::Write },
+                Column::Unit => {
+                    record.device = u16::try_from(fields::integer(field)?).map_err(|_| Reason::OutOfRange)?;
+                }
                 Column::Client => record.client = self.clients.number(field)?,
                 Column::Device => record.device = self.devices.device(field)?,
                 Column::File => record.file = self.files.number(field)?,
@@ -124,6 +187,12 @@ fn operation(field: &[u8]) -> Result<Op, Reason> {
     }
 }
 
+/// Parses flags, which DiskSim takes as hexadecimal.
+fn flags(field: &[u8]) -> Result<u64, Reason> {
+    let text = std::str::from_utf8(field).ok().filter(|text| !text.starts_with('+'));
+    text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or(Reason::NotANumber)
+}
+
 impl LineFormat for Csv {
     const EXPECTED: &'static str = "the columns that --columns or the format names";
 
@@ -132,9 +201,15 @@ impl LineFormat for Csv {
         match line.first() {
             None => return Ok(Line::Passed(Passed::Blank)),
             Some(b'#') => return Ok(Line::Passed(Passed::Comment)),
+            Some(b'*') if line.len() == 1 => return Ok(Line::Passed(Passed::Mark)),
             Some(_) => {}
         }
-        let read = match [b',', b';', b'\t'].into_iter().find(|by| line.contains(by)) {
+        let by = match self.split {
+            Split::By(by) => return self.record(Separated::new(line, by)),
+            Split::Blanks => return self.record(Fields(line)),
+            Split::Any => [b',', b';', b'\t'].into_iter().find(|by| line.contains(by)),
+        };
+        let read = match by {
             Some(by) => self.record(Separated::new(line, by)),
             None => self.record(Fields(line)),
         };
@@ -143,6 +218,10 @@ impl LineFormat for Csv {
             Err(Reason::NotANumber) if is_first => Ok(Line::Passed(Passed::Header)),
             read => read,
         }
+    }
+
+    fn expected(&self) -> &'static str {
+        self.expected
     }
 
     fn has_times(&self) -> bool {
@@ -182,7 +261,7 @@ mod tests {
 
     #[test]
     fn public_formats() {
-        let mut tencent = csv(Columns::TENCENT);
+        let mut tencent = Csv::known(&Known::TENCENT, 4096, TimeUnit::S);
         let expected = Record {
             time_ns: 1_538_323_199_000_000_000,
             offset: 1024 * 512,
@@ -191,7 +270,7 @@ mod tests {
             ..Record::default()
         };
         assert_eq!(tencent.line(b"1538323199,1024,8,1,1063"), Ok(Line::Record(expected)));
-        let mut systor = csv(Columns::SYSTOR);
+        let mut systor = Csv::known(&Known::SYSTOR, 4096, TimeUnit::S);
         let expected = Record { time_ns: 1_455_592_920_250_000_000, offset: 8192, length: 512, ..Record::default() };
         assert_eq!(systor.line(b"Timestamp,Response,IOType,LUN,Offset,Size"), Ok(Line::Passed(Passed::Header)));
         assert_eq!(systor.line(b"1455592920.25,0.001,R,4,8192,512"), Ok(Line::Record(expected)));
@@ -205,5 +284,79 @@ mod tests {
         );
         assert!(Columns::parse("time:h,offset", 512).unwrap_err().starts_with("`time:h`"));
         assert_eq!(Columns::parse("time", 512).unwrap_err(), "no column is the offset");
+    }
+
+    fn damaged(csv: &mut Csv, damages: &[(&[u8], Reason)]) {
+        for (line, reason) in damages {
+            assert_eq!(csv.line(line), Err(*reason), "{}", String::from_utf8_lossy(line));
+        }
+    }
+
+    #[test]
+    fn spc_lines_and_their_damages() {
+        let mut spc = Csv::known(&Known::SPC, 4096, TimeUnit::S);
+        let expected = Record {
+            time_ns: 1_500_000,
+            offset: 1000 * 512,
+            length: 3584,
+            device: 2,
+            op: Op::Write,
+            ..Record::default()
+        };
+        assert_eq!(spc.line(b"2,1000,3584,w,0.0015"), Ok(Line::Record(expected)));
+        assert_eq!(spc.line(b" 2, 1000 ,3584, W ,0.001500,more,fields"), Ok(Line::Record(expected)));
+        assert_eq!(spc.line(b"   "), Ok(Line::Passed(Passed::Blank)));
+        damaged(
+            &mut Csv::known(&Known::SPC, 4096, TimeUnit::S),
+            &[
+                (b"2,,3584,r,0.1", Reason::NotANumber),
+                (b"2,1000,3584,w", Reason::FieldsMissing),
+                (b"2,1000,3584,x,0.1", Reason::UnknownOp),
+                (b"70000,1,512,r,0.1", Reason::OutOfRange),
+                (b"0,36028797018963968,512,r,0.1", Reason::BeyondEnd),
+                (b"0,1,512,r,later", Reason::NotANumber),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_unit_of_disksim_is_given_from_outside() {
+        let of = |unit| Csv::known(&Known::DISKSIM, 4096, unit);
+        let expected = Record { time_ns: 2_500_000, offset: 80 * 512, length: 4096, device: 1, ..Record::default() };
+        assert_eq!(of(TimeUnit::Ms).line(b"2.5 1 80 8 1"), Ok(Line::Record(expected)));
+        assert_eq!(of(TimeUnit::Ns).line(b"2500000\t1 80 8 1\t"), Ok(Line::Record(expected)));
+        let write = Record { op: Op::Write, ..expected };
+        assert_eq!(of(TimeUnit::Ms).line(b"2.500000 1 80 8 0"), Ok(Line::Record(write)));
+        assert_eq!(of(TimeUnit::Ms).line(b"2.500000 1 80 8 4"), Ok(Line::Record(write)));
+        damaged(
+            &mut of(TimeUnit::S),
+            &[
+                (b"1 0 80 8", Reason::FieldsMissing),
+                (b"1 0 80 8 read", Reason::NotANumber),
+                (b"1 -1 80 8 1", Reason::OutOfRange),
+                (b"20000000000 0 80 8 1", Reason::OutOfRange),
+            ],
+        );
+    }
+
+    #[test]
+    fn references_without_times_are_blocks() {
+        let mut arc = Csv::known(&Known::ARC, 512, TimeUnit::S);
+        assert!(!arc.has_times());
+        let expected = Record { offset: 100 * 512, length: 64 * 512, ..Record::default() };
+        assert_eq!(arc.line(b"100 64 0 1"), Ok(Line::Record(expected)));
+        damaged(
+            &mut arc,
+            &[
+                (b"100 64 0", Reason::FieldsMissing),
+                (b"100 8388608 0 1", Reason::OutOfRange),
+                (b"36028797018963968 2 0 1", Reason::BeyondEnd),
+            ],
+        );
+        let mut lirs = Csv::known(&Known::LIRS, 4096, TimeUnit::S);
+        let expected = Record { offset: 7 * 4096, length: 4096, ..Record::default() };
+        assert_eq!(lirs.line(b"7 "), Ok(Line::Record(expected)));
+        assert_eq!(lirs.line(b"*"), Ok(Line::Passed(Passed::Mark)));
+        damaged(&mut lirs, &[(b"7 8", Reason::NotANumber), (b"9999999999999999", Reason::BeyondEnd)]);
     }
 }

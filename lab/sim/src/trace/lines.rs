@@ -25,6 +25,11 @@ pub(super) trait LineFormat: Send {
     /// Description of a correct line.
     const EXPECTED: &'static str;
 
+    /// Description of a correct line of this file.
+    fn expected(&self) -> &'static str {
+        Self::EXPECTED
+    }
+
     /// Parses a line, without its end.
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason>;
 
@@ -92,7 +97,7 @@ impl<F: LineFormat> Lines<F> {
             if line_goes_on {
                 self.skip_to_end_of_line()?;
             }
-            if let Some(record) = self.intake.take(read, F::EXPECTED, || seen)? {
+            if let Some(record) = self.intake.take(read, self.format.expected(), || seen)? {
                 return Ok(Some(record));
             }
         }

@@ -1,7 +1,7 @@
 //! From a path to records: decompress, identify, read, and where needed merge and sort.
 
 use super::bytes::Bytes;
-use super::csv::{Columns, Csv};
+use super::csv::{Columns, Csv, Known};
 use super::detect::{self, Identity};
 use super::fixed::Fixed;
 use super::lines::Lines;
@@ -9,7 +9,7 @@ use super::merged::Merged;
 use super::origin::Origin;
 use super::sorted::Sorted;
 use super::{Error, Format, Options, Reader, TimeUnit};
-use super::{arc, blkparse, blktrace, disksim, dxt, fio, lirs, load, msr, native, oracle, spc, vscsi};
+use super::{blkparse, blktrace, dxt, fio, load, msr, native, oracle, vscsi};
 use std::path::Path;
 
 /// Opens a trace.
@@ -46,29 +46,26 @@ pub(super) fn read(mut bytes: Bytes, options: &Options, alone: bool) -> Result<B
     let Identity { format, block_bytes, .. } = detect::identify(&mut bytes, options)?;
     let origin = if alone && format.has_absolute_times() { Origin::at_first_record() } else { Origin::as_given() };
     let o = options;
+    let known = |bytes, format: &Known, unit| {
+        done(Lines::new(bytes, Csv::known(format, block_bytes, unit), o.lenient, origin), o)
+    };
     Ok(match format {
         Format::Native => done(Fixed::new(bytes, native::Native::default(), o.lenient, origin), o),
         Format::OracleGeneral => done(Fixed::new(bytes, oracle::OracleGeneral { block_bytes }, o.lenient, origin), o),
         Format::Blktrace => done(Fixed::new(bytes, blktrace::Blktrace::new(o.action), o.lenient, origin), o),
-        Format::Spc => done(Lines::new(bytes, spc::Spc, o.lenient, origin), o),
         Format::Msr => done(Lines::new(bytes, msr::Msr::new(), o.lenient, origin), o),
         Format::Load => done(Lines::new(bytes, load::Load::default(), o.lenient, origin), o),
         Format::Blkparse => done(Lines::new(bytes, blkparse::Blkparse::new(o.action), o.lenient, origin), o),
         Format::Fio => done(Lines::new(bytes, fio::Fio::new(), o.lenient, origin), o),
-        Format::Disksim => {
-            let unit = o.time_unit.unwrap_or(TimeUnit::Ns);
-            done(Lines::new(bytes, disksim::Disksim::new(unit), o.lenient, origin), o)
-        }
-        Format::Arc => done(Lines::new(bytes, arc::Arc { block_bytes }, o.lenient, origin), o),
-        Format::Lirs => done(Lines::new(bytes, lirs::Lirs { block_bytes }, o.lenient, origin), o),
         Format::Vscsi => done(Fixed::new(bytes, vscsi::Vscsi::default(), o.lenient, origin), o),
-        Format::Tencent | Format::Systor | Format::Csv => {
-            let words = match format {
-                Format::Tencent => Columns::TENCENT,
-                Format::Systor => Columns::SYSTOR,
-                _ => o.columns.as_deref().unwrap_or_default(),
-            };
-            let columns = Columns::parse(words, block_bytes);
+        Format::Spc => known(bytes, &Known::SPC, TimeUnit::S),
+        Format::Disksim => known(bytes, &Known::DISKSIM, o.time_unit.unwrap_or(TimeUnit::Ns)),
+        Format::Arc => known(bytes, &Known::ARC, TimeUnit::S),
+        Format::Lirs => known(bytes, &Known::LIRS, TimeUnit::S),
+        Format::Tencent => known(bytes, &Known::TENCENT, TimeUnit::S),
+        Format::Systor => known(bytes, &Known::SYSTOR, TimeUnit::S),
+        Format::Csv => {
+            let columns = Columns::parse(o.columns.as_deref().unwrap_or_default(), block_bytes);
             let columns = columns.map_err(|why| Error::Columns { path: bytes.path().to_owned(), why })?;
             done(Lines::new(bytes, Csv::new(columns, block_bytes), o.lenient, origin), o)
         }
