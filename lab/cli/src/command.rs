@@ -9,9 +9,10 @@ mod rules;
 mod sim;
 mod trace;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use rustix::time::{ClockId, clock_gettime};
+use std::path::Path;
 use terminal::EXIT_CODES;
 use terminal::completions::Completions;
 use terminal::man::Man;
@@ -89,6 +90,11 @@ impl Cli {
             Command::Man(c) => c.run(Cli::command()),
         }
     }
+}
+
+/// Writes a file.
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    Ok(std::fs::write(path, text).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?)
 }
 
 /// Seconds of a clock, such as the processor time of a thread.

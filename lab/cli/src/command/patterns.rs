@@ -67,8 +67,8 @@ struct EvalArgs {
     /// Traces; without any, generated windows.
     traces: Vec<PathBuf>,
     /// Format of the traces; see `entrepot-lab trace stats --help`.
-    #[arg(long, default_value = "dxt")]
-    format: String,
+    #[arg(long, default_value = "dxt", value_parser = super::trace::format_named)]
+    format: Format,
     /// Weights instead of the built-in ones.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
@@ -164,12 +164,8 @@ struct PatternCounts {
 
 fn traces(args: &EvalArgs) -> Result<u8> {
     let network = network(args.weights.as_deref())?;
-    let format = Format::named(&args.format).ok_or_else(|| {
-        Problem::wrong(format!("there is no format `{}`", args.format))
-            .try_this(format!("there are {}", Format::names()))
-    })?;
     // Sorted, since Darshan prints a file's writes before its reads.
-    let options = Options { format: Some(format), sort: true, ..Options::default() };
+    let options = Options { format: Some(args.format), sort: true, ..Options::default() };
     let mut found = PatternCounts::default();
     for path in &args.traces {
         let mut streams: BTreeMap<(u32, u32), Vec<Request>> = BTreeMap::new();

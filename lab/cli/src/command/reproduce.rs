@@ -8,7 +8,7 @@ mod text;
 mod verdict;
 
 use super::executor::{self, Answer, Executor, Inputs};
-use super::{Cli, Command, seconds};
+use super::{Cli, Command, seconds, write_file};
 use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Parser};
@@ -18,7 +18,7 @@ use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use verdict::{Circumstances, Judged, Verdict};
 
 /// Run the experiments of the papers, and judge each published figure
@@ -133,7 +133,7 @@ impl Reproduce {
         }
         let report = self.report(&descriptions, &chosen)?;
         if let Some(path) = &self.html {
-            written(path, &html::page(&report))?;
+            write_file(path, &html::page(&report))?;
         }
         match (self.json, self.markdown) {
             (true, _) => shown::json(&report)?,
@@ -185,7 +185,7 @@ impl Reproduce {
         let done = done.into_iter().map(|done| done.map(|kept| kept.answer));
         let answers = cases.iter().map(|case| case.words.clone()).zip(done).collect();
         if let Some(path) = &self.csv {
-            written(path, &cases::csv(descriptions, chosen, &answers, &self.data, self.quick).map_err(wrong)?)?;
+            write_file(path, &cases::csv(descriptions, chosen, &answers, &self.data, self.quick).map_err(wrong)?)?;
         }
         let circumstances = Circumstances { descriptions, answers: &answers, data: &self.data, quick: self.quick };
         let row = |experiment: &&Experiment| {
@@ -238,12 +238,6 @@ fn parsed(words: &[String]) -> Answer<Command> {
 fn shard(text: &str) -> Answer<(u64, u64)> {
     let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
     parts.filter(|(i, n)| (1..=*n).contains(i)).ok_or_else(|| "give a part and the number of parts: 1/4".into())
-}
-
-/// Writes a file.
-fn written(path: &Path, text: &str) -> Result<()> {
-    let failed = |error| Failure::of_io(&path.display().to_string(), &error).so("finished cases are kept");
-    Ok(std::fs::write(path, text).map_err(failed)?)
 }
 
 /// A wrong description.

@@ -123,7 +123,8 @@ impl Rules {
     }
 }
 
-fn read(path: &Path) -> Result<RuleBase> {
+/// Reads a rule file; `paper` and `adaptive` are the built-in ones.
+pub(super) fn read(path: &Path) -> Result<RuleBase> {
     let built_in =
         |text| Ok(rules::parse(text).map_err(|error| Problem::failed(format!("the built-in rules: {error}")))?);
     match path.to_str() {

@@ -52,27 +52,11 @@ impl Trace {
     }
 }
 
-/// A unit of time of a trace.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Unit {
-    S,
-    Ms,
-    Us,
-    Ns,
+fn unit_named(name: &str) -> std::result::Result<TimeUnit, String> {
+    TimeUnit::named(name).ok_or_else(|| "no such unit; there are s, ms, us, ns".to_owned())
 }
 
-impl From<Unit> for TimeUnit {
-    fn from(unit: Unit) -> TimeUnit {
-        match unit {
-            Unit::S => TimeUnit::S,
-            Unit::Ms => TimeUnit::Ms,
-            Unit::Us => TimeUnit::Us,
-            Unit::Ns => TimeUnit::Ns,
-        }
-    }
-}
-
-fn format_named(name: &str) -> std::result::Result<Format, String> {
+pub(super) fn format_named(name: &str) -> std::result::Result<Format, String> {
     Format::named(name).ok_or_else(|| format!("no such format; there are {}", Format::names()))
 }
 
@@ -90,8 +74,8 @@ pub(super) struct Decoding {
     #[arg(long, value_name = "COLUMNS")]
     columns: Option<String>,
     /// Unit of time where the format does not say it (disksim).
-    #[arg(long, value_enum)]
-    time_unit: Option<Unit>,
+    #[arg(long, value_name = "s|ms|us|ns", value_parser = unit_named)]
+    time_unit: Option<TimeUnit>,
 }
 
 impl Decoding {
@@ -101,7 +85,7 @@ impl Decoding {
             format: self.format,
             lenient: self.lenient,
             columns: self.columns.clone(),
-            time_unit: self.time_unit.map(TimeUnit::from),
+            time_unit: self.time_unit,
             block_bytes,
             ..Options::default()
         }
@@ -171,8 +155,8 @@ struct Convert {
     #[arg(long, value_enum, default_value = "native")]
     to: To,
     /// Unit of time to write (disksim).
-    #[arg(long, value_enum, default_value = "ns")]
-    to_unit: Unit,
+    #[arg(long, value_name = "s|ms|us|ns", default_value = "ns", value_parser = unit_named)]
+    to_unit: TimeUnit,
     /// Place files on one device, in extents that double from 64 KiB to 64 MiB.
     #[arg(long)]
     flat: bool,
@@ -200,7 +184,7 @@ impl Convert {
         let target = match self.to {
             To::Native => Target::Native { block_bytes, has_times },
             To::Spc => Target::Spc,
-            To::Disksim => Target::Disksim(self.to_unit.into()),
+            To::Disksim => Target::Disksim(self.to_unit),
             To::Load => Target::Load,
             To::Fio => Target::Fio,
         };

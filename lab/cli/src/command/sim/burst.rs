@@ -12,7 +12,6 @@ use serde_json::json;
 use sim::burst::list::{self, Machine};
 use sim::burst::{Figures, Listed, Load, Scheme, Setup, VersionClass, run, utilisation};
 use sim::grid::side_by_side;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// Checkpoints into a shared, over-subscribed burst buffer
@@ -37,7 +36,7 @@ BASELINES (--baselines): by default demoted data leave the buffer under fifo and
 
 EXAMPLES:
   entrepot-lab sim burst
-  entrepot-lab sim burst --dwpp 1.9 --congestion medium --schemes maxbw,bbos,predicted --waits
+  entrepot-lab sim burst --dwpp 1.9 --congestion medium --schemes maxbw,bbos,predicted
   entrepot-lab sim burst --utilisation
   entrepot-lab sim burst --schemes bbos --compare-orders --mtbf 1min-20min --dwpp 1.7,1.9,2.1 --seeds 30
   entrepot-lab sim burst --schemes bbos --compare-orders --period 3600s --versions 5:2:1 --dwpp 1.9 --seeds 30
@@ -121,12 +120,6 @@ pub struct Burst {
     /// Instead: the most data per period that each scheme takes without a backlog.
     #[arg(long)]
     utilisation: bool,
-    /// Show how long each checkpoint of the last period waited.
-    #[arg(long)]
-    waits: bool,
-    /// Show how full the buffer is over the last period.
-    #[arg(long)]
-    occupancy: bool,
     /// Check the accounts at every event; slow.
     #[arg(long)]
     check: bool,
@@ -191,7 +184,8 @@ impl Burst {
                 "figures": figures, "hit_ratio_sd": hit_spread })
         };
         let json = || json!({ "cases": rows.iter().map(of).collect::<Vec<_>>() });
-        Ok(table::answer(self.output, &self.columns(), &rows, || self.text(&rows), json))
+        let columns = self.columns();
+        Ok(table::answer(self.output, &columns, &rows, || table::text(&columns, &rows), json))
     }
 
     fn cases(&self) -> Result<Vec<Case>> {
@@ -389,25 +383,6 @@ impl Burst {
             column("hit_ratio", |row: &Row<'_>| row.figures.hit_ratio).digits(5).percent("hits %", 1),
             if self.seeds > 1 { hits.percent("±", 1) } else { hits },
         ]
-    }
-
-    /// A line for each row, and below it the requested curves.
-    fn text(&self, rows: &[Row<'_>]) -> String {
-        let mut lines = table::lines(&self.columns(), rows).into_iter();
-        let mut text = lines.next().unwrap_or_default() + "\n";
-        for (line, Row { figures, .. }) in lines.zip(rows) {
-            text += &(line + "\n");
-            for (n, wait) in figures.waits_s.iter().enumerate().filter(|_| self.waits) {
-                let bar = "#".repeat((wait / 5.0).min(80.0) as usize);
-                let _ = writeln!(text, "      {:>3} {wait:>9.2} s {bar}", n + 1);
-            }
-            for (n, full) in figures.occupancy.iter().enumerate().filter(|_| self.occupancy) {
-                let at = n as f64 / figures.occupancy.len().max(1) as f64 * 100.0;
-                let bar = "#".repeat((full * 50.0) as usize);
-                let _ = writeln!(text, "      {at:>4.0} % of the period {:>5.1} % {bar}", full * 100.0);
-            }
-        }
-        text
     }
 }
 

@@ -4,6 +4,7 @@ use super::figures::{self, Done};
 use super::traces::{NamedTrace, TraceArgs};
 use super::words::threads;
 use super::{remark, setup_problem, simulate_problem};
+use crate::command::write_file;
 use crate::failure::Result;
 use crate::table::{Answer, Output};
 use clap::{Args, ValueEnum};
@@ -216,8 +217,9 @@ impl Cache {
             });
             return Ok(figures::compared(&done.into_iter().collect::<Result<Vec<_>>>()?, self.output));
         }
+        // A wrong path is reported before the work.
         for path in self.timeline.iter().chain(&self.log) {
-            figures::write(path, "")?;
+            write_file(path, "")?;
         }
         let start = std::time::Instant::now();
         let outcome = simulate::run(&setup, &survey, &traces).map_err(|error| simulate_problem(&error))?;

@@ -2,6 +2,7 @@
 
 use super::remark;
 use super::words::{Axis, Setting, axis, setting};
+use crate::command::write_file;
 use crate::failure::{Failure, Result};
 use crate::table::{self, Answer, Column, Output, column};
 use clap::Args;
@@ -276,11 +277,7 @@ fn timeline(path: &Path, report: &Report) -> Result<()> {
         column("copies", |s: &Sample| s.copies),
         column("copy_bytes", |s: &Sample| s.copy_bytes),
     ];
-    let text = table::csv(&columns, &report.samples);
-    std::fs::write(path, text).map_err(|error| {
-        let problem = Problem::failed(format!("{}: {error}", path.display())).so("the samples are lost");
-        problem.try_this("give another file with --timeline").into()
-    })
+    write_file(path, &table::csv(&columns, &report.samples))
 }
 
 /// Metrics in the table: metric, heading, digits behind the point.

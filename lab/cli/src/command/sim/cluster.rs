@@ -6,7 +6,7 @@ use crate::table::{self, Column, Output, column};
 use clap::Args;
 use node::control::Problem;
 use policy::Time;
-use sim::cluster::{Costs, Figures, Load, Setup, run};
+use sim::cluster::{Costs, Figures, Setup, run};
 
 /// One volume on many nodes: leases, files that they write and move, and the figures at which a part has no more to
 /// give
@@ -41,39 +41,9 @@ pub struct Cluster {
     /// Servers of the namespace.
     #[arg(long, default_value_t = Costs::default().servers, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     servers: u32,
-    /// The way to a server and back.
-    #[arg(long, default_value = "150us", value_name = "TIME", value_parser = span)]
-    round_trip: Time,
-    /// Cost for a server of the namespace to rename a file.
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    rename: Option<Time>,
     /// Cost to list one name of a directory.
     #[arg(long, value_name = "TIME", value_parser = span)]
     name: Option<Time>,
-    /// Cost to read or set an attribute of a stub.
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    attribute: Option<Time>,
-    /// Cost of a call to the store.
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    store: Option<Time>,
-    /// Cost of an event to the leader.
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    event: Option<Time>,
-    /// Files that each node opens for reading per second.
-    #[arg(long, default_value_t = Load::default().opens, value_name = "RATE", value_parser = rate)]
-    opens: f64,
-    /// Files that each node opens for writing per second.
-    #[arg(long, default_value_t = Load::default().writes, value_name = "RATE", value_parser = rate)]
-    writes: f64,
-    /// Files that the leader moves per second.
-    #[arg(long, default_value_t = Load::default().moves, value_name = "RATE", value_parser = rate)]
-    moves: f64,
-    /// Events in the batch that each node sends every second.
-    #[arg(long, default_value_t = Load::default().events, value_name = "N")]
-    events: u32,
-    /// From one failure of a node to the next; it comes back after 15 s.
-    #[arg(long, default_value = "20s", value_name = "TIME", value_parser = span)]
-    fail_every: Time,
     /// Number of the lowest nodes that fail at the end, the leader first.
     #[arg(long, default_value_t = 1, value_name = "N")]
     gone: u32,
@@ -86,11 +56,6 @@ pub struct Cluster {
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-}
-
-fn rate(text: &str) -> std::result::Result<f64, String> {
-    let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=1e6).contains(rate));
-    rate.ok_or_else(|| "it is no number from 0 to 1000000".into())
 }
 
 impl Cluster {
@@ -107,32 +72,15 @@ impl Cluster {
 
     fn setup(&self, nodes: u32) -> Setup {
         let usual = Setup::default();
-        let costs = Costs {
-            servers: self.servers,
-            round_trip: self.round_trip,
-            rename: self.rename.unwrap_or(usual.costs.rename),
-            name: self.name.unwrap_or(usual.costs.name),
-            attribute: self.attribute.unwrap_or(usual.costs.attribute),
-            store: self.store.unwrap_or(usual.costs.store),
-            event: self.event.unwrap_or(usual.costs.event),
-            ..usual.costs
-        };
-        let load = Load {
-            opens: self.opens,
-            writes: self.writes,
-            moves: self.moves,
-            events: self.events,
-            fail_every: Some(self.fail_every),
-            ..usual.load
-        };
+        let name = self.name.unwrap_or(usual.costs.name);
         Setup {
             nodes,
             targets: self.targets,
             past: self.past,
             plain: self.plain,
             lease: policy::cluster::lease::Config { watchers: self.watchers, ..usual.lease },
-            costs,
-            load,
+            costs: Costs { servers: self.servers, name, ..usual.costs },
+            load: usual.load,
             span: self.span,
             gone: self.gone,
             seed: self.seed,

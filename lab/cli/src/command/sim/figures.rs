@@ -1,6 +1,7 @@
 //! Formats the figures of simulations.
 
-use crate::failure::{Failure, Result};
+use crate::command::write_file;
+use crate::failure::Result;
 use crate::table::{self, Answer, Column, Output, column};
 use serde::Serialize;
 use serde_json::json;
@@ -171,12 +172,6 @@ fn figures(levels: usize) -> Vec<Column<'static, Done>> {
     columns
 }
 
-/// Writes a file; before a run with nothing, so that a wrong path is reported before the work.
-pub(super) fn write(path: &Path, text: &str) -> Result<()> {
-    let failed = |error| Failure::of_io(&path.display().to_string(), &error).so("the file was not written");
-    Ok(std::fs::write(path, text).map_err(failed)?)
-}
-
 /// Writes samples as comma-separated values.
 pub(super) fn timeline(path: &Path, samples: &[Sample]) -> Result<()> {
     let columns = [
@@ -188,7 +183,7 @@ pub(super) fn timeline(path: &Path, samples: &[Sample]) -> Result<()> {
         column("trigger_distance_blocks", |s: &Sample| s.trigger_distance).digits(3),
         column("rate_blocks_s", |s: &Sample| s.rate).digits(3),
     ];
-    write(path, &table::csv(&columns, samples))
+    write_file(path, &table::csv(&columns, samples))
 }
 
 /// Writes the answered requests, in the order of their answers.
@@ -203,5 +198,5 @@ pub(super) fn log(path: &Path, answered: &[Answered]) -> Result<()> {
         column("op", |of: &Answered| if of.write { "write" } else { "read" }),
         column("response_ms", |of: &Answered| of.took.as_secs_f64() * 1e3).digits(6),
     ];
-    write(path, &table::csv(&columns, answered))
+    write_file(path, &table::csv(&columns, answered))
 }

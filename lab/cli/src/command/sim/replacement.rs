@@ -3,7 +3,7 @@
 use super::traces::TraceArgs;
 use super::{setup_problem, survey_problem};
 use crate::chart::{Along, Chart, Series, Shape};
-use crate::command::seconds;
+use crate::command::{seconds, write_file};
 use crate::failure::{Failure, Result};
 use crate::table::{self, Output, column};
 use crate::{shown, table::Column};
@@ -104,8 +104,7 @@ impl Replacement {
         let caches = policies.len() * capacities.len();
         eprintln!("simulated  {caches} caches in {took:.3} CPU-seconds");
         if let Some(path) = &self.plot {
-            std::fs::write(path, self.drawn(&curves, block))
-                .map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
+            write_file(path, &self.drawn(&curves, block))?;
         }
         self.show(&curves, &capacities, &sequence)
     }

@@ -7,23 +7,23 @@ mod model;
 
 use super::disk::mechanical;
 use super::words::{size, size_or_none, span};
-use crate::failure::{Failure, Result};
+use crate::command::rules;
+use crate::failure::Result;
 use crate::table::{self, Answer, Output, column};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use device::{DeviceArgs, ScalingArgs};
 use node::control::Problem;
 use policy::stripe::advice::Mode;
 use policy::stripe::device::BLOCK_BYTES;
 use policy::stripe::fuzzy::Rules;
 use policy::stripe::model::{Parameters, Prediction};
-use policy::stripe::rules;
 use policy::time::Time;
 use serde_json::json;
 use sim::grid::side_by_side;
 use sim::setup::size_bytes;
 use sim::stripe::{Drive, Figures, Phase, Setup, parse_phases};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Stripe widths: the queueing model, the fuzzy rules, and fork-join simulation
 #[derive(Debug, Args)]
@@ -31,7 +31,6 @@ use std::path::{Path, PathBuf};
 EXAMPLES:
   entrepot-lab sim stripe model
   entrepot-lab sim stripe model --rate 100 --size 512KiB --devices 24
-  entrepot-lab sim stripe model --surface rate --output csv
   entrepot-lab sim stripe model --figure 6
   entrepot-lab sim stripe validate --devices 24
   entrepot-lab sim stripe clients --devices 24 --clients 2,4,8
@@ -45,7 +44,7 @@ pub struct Stripe {
 enum Verb {
     /// Response times of each width by the model
     #[command(
-        after_help = "EXAMPLES:\n  entrepot-lab sim stripe model --rate 30 --size 4MiB\n  entrepot-lab sim stripe model --surface size --output csv\n  entrepot-lab sim stripe model --figure 9 --devices 24"
+        after_help = "EXAMPLES:\n  entrepot-lab sim stripe model --rate 30 --size 4MiB\n  entrepot-lab sim stripe model --figure 9 --devices 24"
     )]
     Model(ModelArgs),
     /// Hold the model against simulated queues, over a grid of rates, sizes and widths
@@ -80,23 +79,12 @@ struct ModelArgs {
     /// Size of a request.
     #[arg(long, default_value = "4MiB", value_name = "SIZE", value_parser = size)]
     size: u64,
-    /// Instead of one load: response times over widths and rates, or widths and sizes (the paper's figures 4 to 10).
-    #[arg(long, value_enum)]
-    surface: Option<Surface>,
     /// Instead: one of the paper's figures 4 to 10 for these devices, as numbers and as a plot.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(4..=10), conflicts_with = "surface")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(4..=10))]
     figure: Option<u8>,
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Surface {
-    /// Over widths and rates.
-    Rate,
-    /// Over widths and sizes.
-    Size,
 }
 
 #[derive(Debug, Args)]
@@ -138,9 +126,9 @@ struct RunArgs {
     /// from 16 KiB to 1 MiB.
     #[arg(long, value_delimiter = ',')]
     modes: Vec<String>,
-    /// A rule file instead of the built-in rules; `paper`: the paper's.
-    #[arg(long, value_name = "FILE")]
-    rules: Option<PathBuf>,
+    /// A rule file; `adaptive` and `paper` are the built-in ones.
+    #[arg(long, value_name = "FILE", default_value = "adaptive")]
+    rules: PathBuf,
     /// Copies of the file, forks included, that the adaptive modes may make.
     #[arg(long, default_value_t = 1, value_name = "N")]
     forks: usize,
@@ -261,21 +249,6 @@ fn validate(args: &ValidateArgs) -> Result<Answer> {
     Ok(table::answer(args.output, &columns, &rows, text, json))
 }
 
-fn built_in(text: &str) -> Result<Rules> {
-    Ok(rules::parse(text).map_err(|error| Problem::failed(format!("the built-in rules: {error}")))?)
-}
-
-fn read_rules(path: &Path) -> Result<Rules> {
-    if path == Path::new("paper") {
-        return built_in(rules::PAPER);
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
-    let rules = rules::parse(&text).map_err(|error| {
-        Problem::wrong(format!("{}, {error}", path.display())).try_this("check it with `entrepot-lab rules check FILE`")
-    })?;
-    Ok(rules)
-}
-
 fn parse_mode(text: &str, devices: u32, rules: &Rules, forks: usize) -> Result<Drive> {
     let wrong = || {
         Problem::wrong(format!("there is no mode `{text}`")).try_this(format!(
@@ -308,7 +281,7 @@ fn is_adaptive(drive: &Drive) -> bool {
 fn run(args: &RunArgs) -> Result<Answer> {
     let parameters = args.device.parameters()?;
     let phases = parse_phases(&args.phases).map_err(Problem::wrong)?;
-    let rules = args.rules.as_deref().map_or_else(|| built_in(rules::ADAPTIVE), read_rules)?;
+    let rules = rules::read(&args.rules)?;
     let mechanical = args.disk.as_deref().map(mechanical).transpose()?;
     if !(args.slower >= 0.01 && args.slower <= 100.0) {
         return Err(Problem::wrong("--slower is from 0.01 to 100").into());

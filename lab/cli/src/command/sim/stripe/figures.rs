@@ -5,7 +5,6 @@
 //!
 //! Source: Simitci & Reed, section 4; the reference, section 9. Where the paper's curves are lost, the axes are ours.
 
-use super::model::finite;
 use crate::table::{self, Answer, Output, column};
 use policy::stripe::model::{Parameters, Prediction, Scaling};
 use serde_json::json;
@@ -108,11 +107,8 @@ impl Figure {
     pub fn answer(&self, output: Output) -> Answer {
         match output {
             Output::Json => {
-                let rows: Vec<_> = self
-                    .rows
-                    .iter()
-                    .map(|(name, cells)| json!({ "at": name, "values": cells.iter().copied().map(finite).collect::<Vec<_>>() }))
-                    .collect();
+                let rows: Vec<_> =
+                    self.rows.iter().map(|(name, cells)| json!({ "at": name, "values": cells })).collect();
                 let (name, places) = &self.across;
                 Answer::Json(json!({ "title": self.title, "across": { "name": name, "values": places }, "rows": rows }))
             }

@@ -1,9 +1,9 @@
-//! `entrepot-lab sim stripe model`: predictions of the queueing model for each width, a surface of loads, or one of
-//! the paper's figures.
+//! `entrepot-lab sim stripe model`: predictions of the queueing model for each width, or one of the paper's
+//! figures.
 
-use super::{BLOCK_BYTES, ModelArgs, Surface, figures, widths};
+use super::{BLOCK_BYTES, ModelArgs, figures, widths};
 use crate::failure::Result;
-use crate::table::{self, Answer, Column, Output, column};
+use crate::table::{self, Answer, Column, column};
 use node::control::Problem;
 use policy::stripe::model::{Parameters, Prediction};
 use serde_json::json;
@@ -17,9 +17,6 @@ pub fn model(args: &ModelArgs) -> Result<Answer> {
     let at = Parameters { rate: args.rate, request_blocks: args.size as f64 / BLOCK_BYTES, ..parameters };
     if let Some(number) = args.figure {
         return Ok(figures::figure(number, &at).answer(args.output));
-    }
-    if let Some(surface) = args.surface {
-        return Ok(surface_of(&at, surface, args.output));
     }
     let mut shown_widths = widths(at.devices);
     shown_widths.extend(at.optimal_width().into_iter().chain(at.largest_stable_width()));
@@ -64,52 +61,4 @@ fn columns(rows: &[Row]) -> Vec<Column<'static, Row>> {
         column("request_s", |(_, of): &Row| of.request_s).digits(6).shown("request s", 6),
         column("", bar).shown("", 0),
     ]
-}
-
-/// JSON has no infinity: `None`.
-pub fn finite(x: f64) -> Option<f64> {
-    x.is_finite().then_some(x)
-}
-
-fn surface_of(at: &Parameters, surface: Surface, output: Output) -> Answer {
-    let steps: Vec<(String, Parameters)> = match surface {
-        Surface::Rate => [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 80.0, 100.0]
-            .map(|rate| (format!("{rate}/s"), Parameters { rate, ..*at }))
-            .to_vec(),
-        Surface::Size => (0..10)
-            .map(|log| {
-                let blocks = f64::from(16u32 << log);
-                (format!("{}KiB", 64u32 << log), Parameters { request_blocks: blocks, ..*at })
-            })
-            .collect(),
-    };
-    let widths = widths(at.devices);
-    let cells = |of: &Parameters| widths.iter().map(|&width| of.predict(width).request_s).collect::<Vec<_>>();
-    match output {
-        Output::Json => {
-            let rows: Vec<_> = steps
-                .iter()
-                .map(|(name, of)| {
-                    let seconds: Vec<_> = cells(of).into_iter().map(finite).collect();
-                    json!({ "at": name, "request_s": seconds, "optimal_width": of.optimal_width() })
-                })
-                .collect();
-            Answer::Json(json!({ "widths": widths, "rows": rows }))
-        }
-        Output::Csv | Output::Text => {
-            let rows: Vec<_> = steps.iter().map(|(name, of)| (name.as_str(), cells(of), of.optimal_width())).collect();
-            type Row<'a> = (&'a str, Vec<f64>, Option<u32>);
-            let best = |(.., best): &Row<'_>| best.map_or("none".to_owned(), |width| width.to_string());
-            let mut columns =
-                vec![column("at", |(name, ..): &Row<'_>| name.to_string()).shown("request s, by width", 0)];
-            columns.extend(widths.iter().enumerate().map(|(at, width)| {
-                column(width.to_string(), move |(_, cells, _): &Row<'_>| cells[at])
-                    .digits(4)
-                    .shown(width.to_string(), 4)
-            }));
-            columns.push(column("optimal", best).shown("optimal", 0));
-            let csv = output == Output::Csv;
-            Answer::Text(if csv { table::csv(&columns, &rows) } else { table::text(&columns, &rows) })
-        }
-    }
 }
