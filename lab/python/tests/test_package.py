@@ -52,7 +52,7 @@ class Traces(unittest.TestCase):
     def test_a_file_has_the_requests_of_its_generator(self):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "zipf.trace")
-            command("trace", "generate", "workload", WORKLOAD, path, "--seed", "3")
+            command("trace", "generate", WORKLOAD, path, "--seed", "3")
             trace = lab.read_trace(path)
         self.assertEqual(trace.to_dict(), lab.generate(WORKLOAD, seed=3).to_dict())
         self.assertNotEqual(trace.to_dict(), lab.generate(WORKLOAD, seed=4).to_dict())
