@@ -13,11 +13,11 @@ use std::fmt::Write as _;
 const STYLE: &str = "\
 :root{--ink:#111;--ground:#fff;--line:#bbb;--b:#0072b2;--soft:#f3f3f3}\
 @media(prefers-color-scheme:dark){:root{--ink:#eee;--ground:#141414;--line:#555;--b:#56b4e9;--soft:#222}}\
-@media print{:root{--ink:#000;--ground:#fff;--line:#999;--b:#555;--soft:#fff}svg{max-width:100%}}\
+@media print{:root{--ink:#000;--ground:#fff;--line:#999;--b:#555;--soft:#fff}}\
 body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--ground);max-width:64rem;margin:auto;padding:1rem}\
 table{border-collapse:collapse;display:block;overflow-x:auto}td,th{padding:.2rem .6rem;border-bottom:1px solid var(--line);\
 text-align:left;vertical-align:top}code,pre{background:var(--soft);white-space:pre-wrap;overflow-wrap:anywhere}\
-figure{margin:0 0 1rem;overflow-x:auto}svg{height:auto}svg text{fill:var(--ink)}svg .ground{fill:var(--ground)}\
+figure{margin:0 0 1rem;overflow-x:auto}svg{height:auto;max-width:100%}a{color:var(--b)}svg text{fill:var(--ink)}svg .ground{fill:var(--ground)}\
 svg .axis,svg .series0{stroke:var(--ink)}svg .grid{stroke:var(--line)}svg .series1{stroke:var(--b)}\
 h2{margin-top:2.5rem}.verdict{border:1px solid var(--ink);padding:0 .4rem;white-space:nowrap}";
 
