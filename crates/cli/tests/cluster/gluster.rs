@@ -29,6 +29,9 @@ const OPTIONS: &[(&str, &str)] = &[
     ("performance.open-behind", "off"),
     // A server that does not answer is over after this many seconds; the default is 42.
     ("network.ping-timeout", "5"),
+    // The kernel sends bytes of a closed connection for half a minute. No more than the 3 s after which a client
+    // connects again, so that a failed write replaces no later one.
+    ("client.tcp-user-timeout", "3"),
 ];
 
 fn gluster(server: &Host, words: &[&str]) -> String {

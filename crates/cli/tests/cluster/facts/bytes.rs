@@ -4,8 +4,10 @@
 use super::{Later, rounds, show};
 use crate::agent::{Agent, Call, race};
 use crate::hosts::hosts;
+use crate::real::until_within;
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 /// A record of IO500's hard test.
 const RECORD: usize = 47_008;
@@ -172,5 +174,28 @@ fn appends_of_three_hosts() {
         println!("{all} appends of {record} bytes: {whole} are whole");
         assert_eq!(size, all * record);
         assert!(record > 128 << 10 || whole == all, "{runs:?}");
+    }
+}
+
+/// A write that failed while the host had no cable never replaces a later one of that host.
+#[test]
+fn a_write_that_failed_without_a_cable_replaces_no_later_one() {
+    let Some(hosts) = hosts() else { return };
+    let (mut agents, dir) = (hosts.agents(), hosts.directory("cable"));
+    agents.iter_mut().for_each(|agent| agent.open(&format!("{dir}/file"), "f"));
+    for round in 0..2 {
+        assert_eq!(agents[0].ok(write(0, 1, RECORD)), RECORD);
+        hosts.hosts[0].cut();
+        let failed = agents[0].call(write(0, 2, RECORD));
+        assert!(failed.result.is_err(), "round {round}");
+        hosts.hosts[0].join();
+        let joined = Instant::now();
+        until_within(30, "the host writes again", || agents[0].call(write(0, 3, RECORD)).result.is_ok());
+        println!("failed after {:.1?}, written again {:.1?} after the cable", failed.took, joined.elapsed());
+        while joined.elapsed() < Duration::from_secs(12) {
+            let found = agents[1].ok(read(0, RECORD));
+            assert_eq!(found, json!([[3, RECORD]]), "round {round}, {:.1?} after the cable", joined.elapsed());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
