@@ -154,5 +154,5 @@ class Guide(unittest.TestCase):
             example = next(block for block in page.read().split("```text\n") if block.startswith("import entrepot_lab"))
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "oltp.trace")
-            command("trace", "generate", "oltp", path, "--scale", "0.002")
+            command("trace", "generate", "oltp:scale=0.002", path)
             exec(example.split("```")[0].replace("oltp.trace", path))

@@ -117,9 +117,11 @@ fn call(file: &File, slot: u64, orders: &Orders, random: &mut Random, report: &m
 }
 
 fn differs(read: &[u8], value: u64, slot: u64) -> String {
-    let at = read.chunks(8).position(|word| word != value.to_le_bytes());
-    let found = at.map(|at| &read[at * 8..read.len().min(at * 8 + 8)]);
-    format!("record {slot}: {} bytes, differs at word {at:?}: {found:02x?}", read.len())
+    let wrong: Vec<usize> = (0..read.len() / 8).filter(|at| read[at * 8..][..8] != value.to_le_bytes()).collect();
+    let (first, last) = (wrong.first().copied().unwrap_or(0), wrong.last().copied().unwrap_or(0));
+    let found = &read[first * 8..read.len().min(first * 8 + 8)];
+    let (len, wrong) = (read.len(), wrong.len());
+    format!("record {slot}: {len} bytes, {wrong} words differ, from {first} to {last}: {found:02x?}")
 }
 
 /// One writer for each number of a host, with records dealt out to them.
@@ -163,13 +165,20 @@ impl<'a> Writers<'a> {
     /// Waits until each has written some more records.
     #[track_caller]
     pub fn until_all_write(&self) {
+        self.until_write(|_| true);
+    }
+
+    /// Waits until each on these nodes has written some more records.
+    #[track_caller]
+    pub fn until_write(&self, which: impl Fn(usize) -> bool) {
         let written = |node: &Node<'_>| -> u64 {
             let counts = node.entrepot(&["stats", "--count", "1"]);
             let ops = counts["ops"].as_array().expect("operations").iter().filter(|op| op["op"] == "write");
             ops.filter_map(|op| op["bytes"].as_u64()).sum()
         };
-        let before: Vec<u64> = self.nodes.iter().map(written).collect();
-        for (node, before) in self.nodes.iter().zip(before) {
+        let nodes = self.nodes.iter().enumerate().filter(|(n, _)| which(*n));
+        let before: Vec<_> = nodes.map(|(_, node)| (node, written(node))).collect();
+        for (node, before) in before {
             until_within(60, "a writer goes on", || written(node) >= before + 8 * RECORD as u64);
         }
     }

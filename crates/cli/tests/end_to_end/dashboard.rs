@@ -86,7 +86,7 @@ fn who_has_the_token_sees_what_moves_and_why_jobs_and_files() {
         let mine = space["users"].as_array().and_then(|users| users.iter().find(|user| user["uid"] == own).cloned());
         code == 200
             && mine.is_some_and(|mine| {
-                mine["bytes"] == 3 << 20 && mine["on_targets_bytes"] == 3 << 20 && mine["user"].is_string()
+                mine["bytes"] == 3 << 20 && mine["on_targets_bytes"] == 3 << 20 && mine["name"].is_string()
             })
     });
     let (code, file) = asked(port, "/api/file?path=secret-name", true);
