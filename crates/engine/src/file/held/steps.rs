@@ -201,8 +201,9 @@ impl File {
         sealed: bool,
     ) -> Result<Created> {
         let record = self.record_to_publish(holds, node, generation, changed, sealed)?;
-        if !holds.has_lease(node) && !holds.is_under(node) {
-            return Ok(Created::Exists { mine: false }); // the machine has ended, too
+        // The creation is the fence, so it needs no lease. Its result counts only for the present number.
+        if !holds.is_under(node) {
+            return Ok(Created::Exists { mine: false });
         }
         let created = match self.stub.create_record(generation, &record)? {
             true => Some(Created::Yes),
