@@ -161,6 +161,12 @@ impl Holds {
         self.inner.lock().node == node && self.cluster.standing(node) == Standing::Held
     }
 
+    /// Whether a task of a file is under way.
+    #[cfg(test)]
+    pub(super) fn is_busy(&self, key: u64) -> bool {
+        self.inner.lock().machine.is_busy(key)
+    }
+
     /// Number of a new record, which no other record of this daemon has.
     pub(super) fn next_record(&self) -> u32 {
         self.made.fetch_add(1, Ordering::Relaxed)

@@ -382,6 +382,12 @@ fn a_held_file_takes_no_request_and_no_call_for_an_operation() {
     let a = world.node(1);
     a.writes(0, 1, 20_000);
     a.writes(0, 1, 10);
+    // The claim of the first write ends after the write.
+    let until = Instant::now() + Duration::from_secs(30);
+    while a.holds.is_busy(a.file.key()) {
+        assert!(Instant::now() < until, "the claim does not end");
+        std::thread::yield_now();
+    }
     let before = world.stub.calls();
     for n in 0..100 {
         a.writes(n * 100, 2, 100);
