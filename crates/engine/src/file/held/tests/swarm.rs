@@ -114,8 +114,8 @@ impl Swarm {
     fn expel(&mut self, i: usize) {
         let one = &self.nodes[i];
         let view = one.file.view();
-        // A write is under way only under a hold for writing.
-        let writes = one.holds.begin(one.file.key(), Use::Write).is_some();
+        // A write is under way only under a hold for writing, which the present number has.
+        let writes = one.holds.is_under(one.member.node()) && one.holds.begin(one.file.key(), Use::Write).is_some();
         let piece = view.layout.as_ref().and_then(|layout| layout.mirrors[0].pieces(0, one.file.size(), 10).next());
         *one.member.standing.lock() = Standing::Lost;
         self.world.shared.end(one.member.node());
