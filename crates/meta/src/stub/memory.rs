@@ -372,8 +372,14 @@ impl Stub for MemoryStub {
     }
 
     fn grow_to(&self, size: u64) -> Result<()> {
-        let longer = self.with(|inner| Ok(size > inner.now.bytes.len() as u64))?;
-        if longer { self.set_size(size) } else { Ok(()) }
+        // One step: two nodes may set their sizes at the same time.
+        self.with(|inner| {
+            if size > inner.now.bytes.len() as u64 {
+                inner.now.apply(&Change::Size(size));
+                inner.since_sync.push(Change::Size(size));
+            }
+            Ok(())
+        })
     }
 
     fn set_layout(&self, layout: &Layout) -> Result<()> {
