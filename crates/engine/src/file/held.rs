@@ -230,6 +230,8 @@ impl File {
             self.forget_all();
         }
         let cut = self.stub.cut_to()?;
+        // A settlement or a write between the size of the stub and that of memory would be undone.
+        let _extend = self.extend.lock();
         let size = self.stub.size()?;
         let layout = self.layout();
         check_inline(&*self.stub, &self.pool, layout.is_none(), size)?;
@@ -243,7 +245,6 @@ impl File {
         (state.loaded, state.searched) = (loaded, false);
         drop(state);
         self.tail_clean.store(clean || layout.is_none(), Ordering::Release);
-        let _extend = self.extend.lock();
         let known = self.size.load(Ordering::Acquire);
         let size = if behind { size.max(known) } else { size };
         let _cut = (size < known).then(|| self.cuts.begin());
