@@ -67,7 +67,6 @@ pub use locks::{Admitted, InTheWay, Locked, Owner, Wanted};
 pub use lost::{LossLog, Lost};
 pub use making::Making;
 pub use nodes::Cluster;
-pub use nodes::SAID_EVERY;
 pub use numbered::Numbered;
 pub use passthrough::{Backing, FileOpen};
 pub use payer::Payer;
@@ -111,7 +110,7 @@ pub struct File {
     view: RwLock<Arc<View>>,
     io: Arc<RwLock<()>>,
     record: Mutex<()>,
-    extend: Mutex<nodes::Growth>,
+    extend: Mutex<()>,
     cuts: snapshot::Cuts,
     append: Mutex<()>,
     /// The size, unless the kernel writes the object by itself.
@@ -150,8 +149,6 @@ pub struct File {
     staged_as: OnceLock<Box<str>>,
     /// Payer of its open descriptors.
     payer: Mutex<Option<Weak<dyn Payer>>>,
-    /// State that this node published on the stub.
-    said: nodes::PublishedMarks,
     /// Holds of this node, where the volume has a table of holders.
     held: held::Held,
     /// Mirrors that missed a change under a hold, which allows no change of the layout.
@@ -163,7 +160,6 @@ pub struct File {
 /// State of a file as its stub has it.
 #[derive(Default)]
 struct Known {
-    generation: u64,
     layout: Option<Layout>,
     source: Option<String>,
     has_sums: bool,
@@ -178,27 +174,14 @@ impl File {
             file.refresh()?;
             return Ok(file);
         }
-        // With several nodes, one look shows the existing records: most stubs have neither layout nor source.
-        let look = pool.cluster.get().map(|_| stub.look()).transpose()?;
-        let (generation, layout) = match &look {
-            Some(look) if look.marks.generation == 0 => (0, None),
-            _ => stub.newest()?,
-        };
+        let layout = stub.layout()?;
         if let Some(layout) = &layout {
             layout.check()?;
         }
-        let has_sums = match &look {
-            Some(look) => look.has_sums,
-            None => layout.is_some() && stub.has_sums()?,
-        };
-        let source = if look.as_ref().is_some_and(|look| !look.has_source) { None } else { stub.source()? };
-        let size = stub.size()?;
+        let has_sums = layout.is_some() && stub.has_sums()?;
+        let (source, size) = (stub.source()?, stub.size()?);
         check_inline(&*stub, &pool, layout.is_none(), size)?;
-        let file = File::at(stub, pool, Known { generation, layout, source, has_sums, size });
-        if let Some(look) = look {
-            file.take_size_over(&look, Some(size))?;
-        }
-        Ok(file)
+        Ok(File::at(stub, pool, Known { layout, source, has_sums, size }))
     }
 
     /// The file behind a stub that was just created and has no attributes.
@@ -207,8 +190,7 @@ impl File {
     }
 
     fn at(stub: Arc<dyn Stub>, pool: Arc<Pool>, known: Known) -> Arc<File> {
-        let Known { generation, layout, source, has_sums, size } = known;
-        let said = nodes::PublishedMarks::at(generation, (pool.clock)());
+        let Known { layout, source, has_sums, size } = known;
         let file = Arc::new_cyclic(|this| File {
             this: this.clone(),
             tail_clean: AtomicBool::new(layout.is_none()),
@@ -241,7 +223,6 @@ impl File {
             habits: habit::Habits::default(),
             staged_as: OnceLock::new(),
             payer: Mutex::new(None),
-            said,
             held: held::Held::default(),
             missed: Mutex::default(),
             locks: locks::Locks::default(),

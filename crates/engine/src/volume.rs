@@ -26,6 +26,7 @@ mod sections;
 mod servers;
 mod state_store;
 mod template;
+mod upgrade;
 
 pub use anew::Step;
 pub use backup::AtRest;

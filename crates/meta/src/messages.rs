@@ -5,8 +5,8 @@
 
 use crate::Result;
 use crate::state::State;
+use policy::TargetId;
 use policy::cluster::Node;
-use policy::{FileId, TargetId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,13 +19,6 @@ pub enum Message {
         node: u32,
         /// Name of the leader's own messages.
         own: String,
-    },
-    /// Requests a file from nodes of these numbers.
-    Release {
-        /// Number of the file.
-        file: u64,
-        /// Numbers of the nodes.
-        nodes: Vec<u32>,
     },
     /// Requests a node to lower its hold of a file.
     Recall {
@@ -118,11 +111,6 @@ pub enum Packet {
 }
 
 impl Message {
-    /// Returns a request for a file.
-    pub fn release<'a>(file: FileId, nodes: impl IntoIterator<Item = &'a Node>) -> Message {
-        Message::Release { file: file.0, nodes: nodes.into_iter().map(|node| node.0).collect() }
-    }
-
     /// Returns the report of changed targets.
     pub fn targets(ids: &[TargetId]) -> Message {
         Message::Targets(ids.iter().map(|id| id.0).collect())
@@ -181,7 +169,6 @@ mod tests {
     #[test]
     fn a_message_travels_and_an_unknown_one_is_ignored() {
         let messages = [
-            Message::release(FileId(u64::MAX), &[Node(3)]),
             Message::Drain { own: "a \"b\" ü".into(), drains: true },
             Message::Space(vec![(65535, u64::MAX, 0)]),
             Message::Limits,

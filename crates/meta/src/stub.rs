@@ -5,19 +5,19 @@
 //! acknowledged. So a killed daemon leaves a file of the right size behind.
 
 pub mod locks;
-pub mod marks;
 #[cfg(any(test, feature = "doubles"))]
 pub mod memory;
+pub mod names;
 pub mod real;
 mod records;
+mod sums;
+mod upgrade;
 
 pub use records::{Pointer, Record};
 
 use crate::Result;
 use locks::Locker;
-use marks::Look;
 use policy::cluster::Node;
-use policy::cluster::share::{Claim, Mark as NodeMark};
 use policy::layout::Layout;
 use policy::{FileId, Time};
 use rustix::io::Errno;
@@ -74,25 +74,6 @@ pub trait Stub: Send + Sync + 'static {
     fn layout(&self) -> Result<Option<Layout>>;
     /// Replaces the layout record in one step. Durable after [`Stub::sync`].
     fn set_layout(&self, layout: &Layout) -> Result<()>;
-    /// Returns the layout record and its generation, 0 if there never was one.
-    fn newest(&self) -> Result<(u64, Option<Layout>)> {
-        let layout = self.layout()?;
-        Ok((layout.as_ref().map_or(0, |layout| layout.generation), layout))
-    }
-    /// Frees the space of bytes that are never read, where that costs nothing.
-    fn free(&self) {}
-    /// Reads the marks that nodes of the volume set on the stub.
-    fn look(&self) -> Result<Look> {
-        Err(Errno::OPNOTSUPP.into())
-    }
-    /// As [`Stub::look`], for a caller that relies on the absence of a mark (claim, writer).
-    fn look_surely(&self) -> Result<Look> {
-        self.look()
-    }
-    /// Publishes a generation, with a layout or with the bytes in the stub. Returns false if it exists.
-    fn publish(&self, _node: Node, _generation: u64, _layout: Option<&Layout>) -> Result<bool> {
-        Err(Errno::OPNOTSUPP.into())
-    }
     /// Start of the search for the newest record.
     fn pointer(&self) -> Result<Pointer> {
         Err(Errno::OPNOTSUPP.into())
@@ -123,23 +104,6 @@ pub trait Stub: Send + Sync + 'static {
     }
     /// Marks a truncation under way, or with `None` its end.
     fn set_cut_to(&self, _size: Option<u64>) -> Result<()> {
-        Err(Errno::OPNOTSUPP.into())
-    }
-    /// Claims a generation. Returns false if it is claimed already.
-    fn claim(&self, _claim: Claim) -> Result<bool> {
-        Err(Errno::OPNOTSUPP.into())
-    }
-    /// Sets a mark that has no value.
-    fn set_mark(&self, _mark: NodeMark) -> Result<()> {
-        Err(Errno::OPNOTSUPP.into())
-    }
-    /// Removes a mark that is over or withdrawn.
-    fn remove(&self, _mark: NodeMark) -> Result<()> {
-        Err(Errno::OPNOTSUPP.into())
-    }
-    /// Sets or removes the mark that a node copies the file and no change happened since. Returns whether the mark was
-    /// there.
-    fn set_copy(&self, _node: Node, _copies: bool) -> Result<bool> {
         Err(Errno::OPNOTSUPP.into())
     }
     /// Raises the size of a file whose bytes lie elsewhere to at least this one. Never lowers it, also when other nodes

@@ -51,7 +51,7 @@ use crate::mount::Mount;
 use crate::nodes::Nodes;
 use background::Background;
 use engine::durable_names::DurableNames;
-use engine::file::{Cluster, File, FileTable, Pool, SAID_EVERY};
+use engine::file::{Cluster, FileTable, Pool};
 use engine::mover::Mover;
 use engine::recovery::{Checker, Repair, Tally, Together};
 use engine::source::Opener;
@@ -131,8 +131,6 @@ impl Core {
         }
         if let Some(nodes) = &self.nodes {
             shutting_down::watch(nodes, self);
-            let pool = self.pool.clone();
-            nodes.every(SAID_EVERY, "node-sizes", move |_| File::say_sizes(&pool));
             self.calls.iter().for_each(|calls| helping::help_each_other(nodes, calls, &self.stager));
             self.maintenance.want(Task::Left);
         }

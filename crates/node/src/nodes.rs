@@ -3,11 +3,11 @@
 //! ```text
 //!   NAMESPACE/nodes   <── renew, look, expel ──  keeper  ── policy::cluster::lease
 //!                                                  │ held until, who is over, who leads
-//!   a write, before it is acknowledged ────────> Nodes
-//!   a change that waits for a writer  ── bell ──> the store of the state ──> the writer's node: file::end_writing
+//!   an operation, before it is acknowledged ──> Nodes
+//!   a file that another node holds  ── recall ──> the store of the state ──> that node: `holds`
 //! ```
-//! The lease is a file of the shared file system. The state store only lets one node wake another. If it loses a
-//! message or is away, changes that need another node to release a file wait. They fail in the end; written data stay.
+//! The lease is a file of the shared file system. The state store has the table of holders, and lets one node wake
+//! another.
 
 mod dead;
 mod dispatch;
@@ -31,14 +31,13 @@ use engine::file::Cluster;
 use engine::volume::Volume;
 use keeper::Keeper;
 use leases::Leases;
-use meta::messages::{Message, Talk};
+use meta::messages::Message;
 use meta::state::State;
 use object::workers::Workers;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use policy::Time;
 use policy::cluster::lease::Membership;
 use policy::cluster::{Node, Standing};
-use policy::{FileId, Time};
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -346,9 +345,5 @@ impl Cluster for Nodes {
         let last = others.iter().flatten().copied().max().unwrap_or(0).max(own);
         // A node that just joined may not have been seen, and one with an unreadable text may have any epoch.
         epoch != own && (epoch > last || others.iter().any(|other| other.is_none_or(|other| other == epoch)))
-    }
-
-    fn ring(&self, nodes: &BTreeSet<Node>, file: FileId) {
-        Talk::send(self, None, &Message::release(file, nodes));
     }
 }

@@ -5,20 +5,18 @@
 //!                                        |
 //!                                        | nodes that are over
 //!                                        v
-//!   attributes of a stub ----------> [ share ] -- write, wait, drain, copy, publish, end a dead node's claim
+//!                        an operation, a publication -- [ share ] -- acknowledged, repeated, unknown
 //! ```
-//! All that safety needs is in the shared file system. A message between nodes only makes things faster.
+//! All that membership needs is in the shared file system. Holders of files are in [`crate::holders`].
 //!
 //! - [`lease`]: a node's own lease, the leases of the others, the leader.
-//! - [`share`]: writers and changers of one file, by the attributes of its stub.
+//! - [`share`]: results of operations and publications, by the lease afterwards.
 //! - [`look`]: a scan of the volume by all nodes together.
 //! - [`past`]: the set of node numbers that are over; there may be many.
 //! - [`locks`]: schedule of the tries for users' locks at the shared file system.
 //! - [`names`]: names that other nodes replace, and the stay of objects of removed files.
 //! - [`idle`]: choice of the node that measures the space of an idle target.
 
-#[cfg(test)]
-mod explore;
 pub mod idle;
 pub mod lease;
 pub mod locks;

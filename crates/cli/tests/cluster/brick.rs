@@ -52,7 +52,8 @@ fn a_brick_that_dies_and_comes_back_costs_nothing_acknowledged() {
             assert!(std::fs::read(node.path(file)).expect("read") == data[n..], "host {}: {file}", node.host.number);
         }
     }
-    assert!(audit::lying(&nodes[0], NODES).is_superset(&lying), "nothing went meanwhile");
+    let left = audit::lying(&nodes[0], NODES);
+    assert!(left.is_superset(&lying), "went meanwhile: {:?}", lying.difference(&left));
     are_in_order(&nodes);
     audit::balances(&nodes[0], NODES);
 }

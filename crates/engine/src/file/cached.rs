@@ -34,9 +34,6 @@ impl File {
         let Some(right) = self.may_read_inline() else { return Reading::Uncached };
         let Some(snapshot) = self.snapshot_now() else { return Reading::Uncached };
         let size = snapshot.size;
-        if self.is_shared() && right.is_none() && offset.saturating_add(buf.len() as u64) > size {
-            return Reading::Uncached; // another node may have extended the file
-        }
         let len = snapshot.within(offset, buf.len());
         if len == 0 {
             return Reading::Done(0);
@@ -50,14 +47,14 @@ impl File {
             self.fetch(cache, order, &mut pending);
         }
         match begun.wait {
-            None if self.is_current(&snapshot) && self.may_answer(&right, true) => Reading::Done(len),
+            None if self.is_current(&snapshot) && self.may_answer(&right) => Reading::Done(len),
             None => Reading::Uncached,
             Some(mut wait) => {
                 wait.own = pending;
                 let (cache, file) = (cache.clone(), self.clone());
                 let around = Box::new(move |offset, buf: &mut [u8]| file.read(offset, buf));
                 let file = self.clone();
-                let current = Box::new(move || file.is_current(&snapshot) && file.may_answer(&right, true));
+                let current = Box::new(move || file.is_current(&snapshot) && file.may_answer(&right));
                 Reading::Waits(Box::new(Ticket { cache, around, current, offset, len, wait }))
             }
         }

@@ -114,7 +114,7 @@ impl FileTable {
             return Ok(Some(layout));
         }
         let Some(fd) = regular(open(&directory, name, OFlags::RDONLY))? else { return Ok(None) };
-        Ok(Some(FdStub::sharing(Arc::new(fd), self.namespace(), shared).newest()?.1))
+        Ok(Some(FdStub::sharing(Arc::new(fd), self.namespace(), shared).layout()?))
     }
 }
 

@@ -11,13 +11,13 @@
 
 mod change;
 mod driver;
+mod sizes;
 mod steps;
 
 pub(super) use change::Turn;
 pub use driver::{Holds, Port};
 
-use super::nodes::{Backoff, may_be_said};
-use super::read::Failure;
+use super::nodes::Backoff;
 use super::{File, View, check_inline};
 use crate::{Error, Result};
 use change::{Change, Copied};
@@ -32,10 +32,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Longest wait for other nodes before a call fails. A dead node is detected in less than ten seconds.
-const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Maximum number of attempts of one read, as without holds.
-const ATTEMPTS_MAX: usize = 1024;
+/// Longest wait for other nodes before a call fails. It exceeds the wait for a provisional hold without the store.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Right to one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,10 +123,6 @@ impl Held {
 }
 
 impl File {
-    pub(super) fn holds(&self) -> Option<&Arc<Holds>> {
-        self.pool.holds.get()
-    }
-
     /// Key of the file in the table of holders.
     pub(super) fn key(&self) -> u64 {
         self.stub.inode().map_or(0, |(_, inode)| inode)
@@ -275,35 +269,40 @@ impl File {
         Ok(())
     }
 
-    /// As [`File::read`], under a hold.
-    pub(super) fn read_held(self: &Arc<Self>, holds: &Holds, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        for _ in 0..ATTEMPTS_MAX {
-            let right = self.right(holds, Use::Read)?;
-            self.take_longer_size(&right, offset.saturating_add(buf.len() as u64))?;
-            let snapshot = self.snapshot();
-            let len = snapshot.within(offset, buf.len());
-            let result = self.read_in(&snapshot.view, offset, &mut buf[..len], true);
-            if !self.is_current(&snapshot) || !self.is_acknowledged(holds, &right)? {
-                continue;
-            }
-            match result {
-                Ok(_) => return Ok(len),
-                Err(Failure::Again) => {}
-                Err(Failure::Final(error)) => return Err(error),
-            }
-        }
-        Err(Error::Unrecoverable("the layout changed under every attempt to read; read again".into()))
+    /// Waits for the right to read up to `end`; `None` with one node.
+    pub(super) fn begin_reading(&self, end: u64) -> Result<Option<Right>> {
+        let Some(holds) = self.holds() else { return Ok(None) };
+        let right = self.right(holds, Use::Read)?;
+        self.take_longer_size(&right, end)?;
+        Ok(Some(right))
     }
 
-    /// Waits for the right to write up to `end`.
-    pub(super) fn begin_writing_held(&self, holds: &Holds, end: u64) -> Result<()> {
+    /// Waits for the right to write up to `end`. The caller holds no lock.
+    pub(super) fn begin_writing(&self, end: u64) -> Result<()> {
+        let Some(holds) = self.holds() else { return Ok(()) };
         let right = self.right(holds, Use::Write)?;
         self.take_longer_size(&right, end)?;
         self.right(holds, self.usage_up_to(end)).map(drop)
     }
 
+    /// Right to write up to `end`, without a wait; the inner `None`: there is one node.
+    pub(super) fn may_write(&self, end: u64) -> Option<Option<Right>> {
+        match self.holds() {
+            Some(holds) => self.right_now(holds, self.usage_up_to(end)).map(Some),
+            None => Some(None),
+        }
+    }
+
+    /// Whether an operation may be acknowledged; otherwise it must be repeated.
+    pub(super) fn may_acknowledge(&self, right: &Option<Right>) -> Result<bool> {
+        match (self.holds(), right) {
+            (Some(holds), Some(right)) => self.is_acknowledged(holds, right),
+            _ => Ok(true),
+        }
+    }
+
     /// Purpose of a write up to `end`.
-    pub(super) fn usage_up_to(&self, end: u64) -> Use {
+    fn usage_up_to(&self, end: u64) -> Use {
         if end > self.size.load(Ordering::Acquire) { Use::Grow } else { Use::Write }
     }
 
@@ -317,93 +316,14 @@ impl File {
         Ok(())
     }
 
-    /// Defers the size of the stub, or the cut of the tail. The file stays in memory until then.
-    pub(super) fn defer(&self, holds: &Holds, behind: bool, dirty: bool) {
-        let mut state = self.held.state.lock();
-        let listed = state.behind || state.dirty;
-        (state.behind, state.dirty) = (state.behind || behind, state.dirty || dirty);
-        drop(state);
-        if let Some(this) = self.this.upgrade().filter(|_| !listed) {
-            holds.behind.lock().push(this);
-        }
-    }
-
-    /// Sets the size of the stub to the acknowledged one. The hold stays, because the caller holds `io` or drains.
-    /// Returns whether nothing is deferred.
-    pub(super) fn settle_held(&self, holds: &Holds, node: Node) -> Result<bool> {
-        let (behind, dirty) = {
-            let state = self.held.state.lock();
-            (state.behind, state.dirty)
-        };
-        if !(behind || dirty) {
-            return Ok(true);
-        }
-        if !holds.has_lease(node) {
-            return Ok(false);
-        }
-        let extend = self.extend.lock();
-        let size = self.size.load(Ordering::Acquire);
-        if behind {
-            self.stub.grow_to(size).inspect(|()| self.stub_changed())?;
-            self.held.state.lock().behind = false;
-        }
-        drop(extend);
-        if dirty {
-            let view = self.view();
-            let size = self.size.load(Ordering::Acquire);
-            // Objects that cannot be cut now are cut by the next node that makes the file longer.
-            if !self.cut(&view, size, size).is_empty() {
-                self.stub.set_cut_to(Some(size))?;
-            }
-            self.held.state.lock().dirty = false;
-        }
-        Ok(true)
-    }
-
-    /// Sets the sizes that files of a pool have deferred. A failed one is tried again.
-    pub(super) fn settle_sizes(holds: &Holds) {
-        let behind = std::mem::take(&mut *holds.behind.lock());
-        for file in behind {
-            let io = file.io.read();
-            let node = file.held.state.lock().basis.map(|basis| basis.node);
-            let settled = node.map_or(Ok(true), |node| file.settle_held(holds, node));
-            drop(io);
-            let lost = node.is_none_or(|node| !holds.is_under(node));
-            if !lost && !matches!(settled, Ok(true)) {
-                tracing::debug!(?settled, "the size of a file is not in its stub for now");
-                holds.behind.lock().push(file);
-            }
-        }
-    }
-
-    /// Settles what this file has deferred.
-    pub(super) fn settle_size_held(&self, holds: &Holds) -> Result<()> {
-        let _io = self.io.read();
-        let node = {
-            let state = self.held.state.lock();
-            state.basis.filter(|_| state.behind || state.dirty).map(|basis| basis.node)
-        };
-        let (Some(node), Some(cluster)) = (node, self.cluster()) else { return Ok(()) };
-        // After a lost lease other nodes settle the size from the objects.
-        if may_be_said(cluster, node)? { self.settle_held(holds, node).map(drop) } else { Ok(()) }
-    }
-
-    /// As `settle_size_held`; the caller has the file alone.
-    pub(super) fn settle_size_alone(&self, holds: &Holds) -> Result<()> {
-        let basis = self.held.state.lock().basis;
-        match basis.map_or(Ok(true), |basis| self.settle_held(holds, basis.node))? {
-            true => Ok(()),
-            false => Err(Error::Elsewhere("this node lost its lease before it cut the file".into())),
-        }
-    }
-
     /// Settles the file if a node that is over has left a claim or a size: an exclusive hold is granted only then.
     pub(crate) fn settle_left(&self) -> Result<()> {
         self.holds().map_or(Ok(()), |holds| self.right(holds, Use::Alone).map(drop))
     }
 
     /// Begins a copy under a hold, or under a kept claim: the content changes only through this node while it is valid.
-    pub(super) fn begin_copy_held(&self, holds: &Holds) -> Result<()> {
+    pub(super) fn begin_copy(&self) -> Result<()> {
+        let Some(holds) = self.holds() else { return Ok(()) };
         let kept = self.held.state.lock().change.kept_claim();
         let copied = match kept {
             Some(claim) => Copied::UnderClaim(claim),
@@ -417,8 +337,9 @@ impl File {
         Ok(())
     }
 
-    /// Whether no other node changed the file since `begin_copy_held`.
-    pub(super) fn is_copy_good_held(&self, holds: &Holds) -> Result<bool> {
+    /// Whether no other node changed the file since `begin_copy`.
+    pub(super) fn is_copy_good(&self) -> Result<bool> {
+        let Some(holds) = self.holds() else { return Ok(true) };
         let (copied, kept) = {
             let state = self.held.state.lock();
             (state.change.copied, state.change.kept_claim())
@@ -444,4 +365,4 @@ fn is_gone(error: &Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -72,7 +72,6 @@ impl File {
         if !self.claims.lock().is_at_rest() {
             return;
         }
-        self.learn_how_it_lies(mark);
         let view = self.view();
         // If the mark stays, the next start keeps one mirror, which is correct for equal mirrors, too.
         if self.sync_objects(&view).and_then(|()| self.stub.sync()).is_ok() {
@@ -85,18 +84,7 @@ impl File {
         let several = self.view().in_sync().nth(1).is_some();
         let mark = self.claims.lock().mark.filter(|_| !several && !self.kernel_writes.load(Ordering::Acquire));
         if let Some(mark) = mark {
-            self.learn_how_it_lies(mark);
             self.take_away(mark);
-        }
-    }
-
-    /// Updates the layout, which other nodes may have changed. It must be read before the last link is removed.
-    fn learn_how_it_lies(&self, mark: InUse) {
-        if mark.node.is_some()
-            && self.holds().is_none()
-            && let Err(error) = self.look_again()
-        {
-            tracing::debug!("the current layout of a file is unknown: {error}");
         }
     }
 
@@ -136,9 +124,6 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         self.settle_mark();
-        if let Err(error) = self.end_writing() {
-            tracing::debug!("the writer mark of this node stays on a file: {error}");
-        }
         if let Some(holds) = self.holds() {
             holds.closed(self.key(), &self.this);
         }

@@ -93,18 +93,15 @@ impl File {
         if data.is_empty() || view.layout.is_some() || self.is_guarded() || self.may_reach(end).is_err() {
             return None;
         }
-        let right = self.may_write(&view, end)?;
+        let right = self.may_write(end)?;
         let written = self.write_in(&view, offset, data);
         self.forget(offset, data.len() as u64);
-        (written.is_ok() && self.may_acknowledge(&view, &right).ok()?).then_some(Ok(()))
+        (written.is_ok() && self.may_acknowledge(&right).ok()?).then_some(Ok(()))
     }
 
     /// Reads on the caller's thread. The range, cut at the end of the file, must be one piece on one healthy target,
     /// with its object open. On a missed deadline `request` is called, once.
     pub fn read_inline(&self, offset: u64, buf: &mut [u8], request: &Arc<dyn OnDeadline>) -> InlineRead {
-        if self.was_looked_at_long_ago() {
-            return InlineRead::NotNow;
-        }
         let Some(right) = self.may_read_inline() else { return InlineRead::NotNow };
         let Some(snapshot) = self.snapshot_now() else { return InlineRead::NotNow };
         let view = &snapshot.view;
@@ -121,8 +118,7 @@ impl File {
         handle.advise(self.advice());
         let buf = &mut buf[..piece.len as usize];
         match target.run_inline(|_| handle.read_at(piece.object_offset, buf), Some(request)) {
-            // With several nodes, another node may be cutting a short object.
-            Ok(got) if self.is_current(&snapshot) && self.may_answer(&right, got == buf.len()) => {
+            Ok(got) if self.is_current(&snapshot) && self.may_answer(&right) => {
                 buf[got..].fill(0); // the object ends before these bytes
                 InlineRead::Done(buf.len())
             }
@@ -137,19 +133,11 @@ impl File {
         self.right_now(holds, Use::Read).filter(|right| right.permit.mode.caches()).map(Some)
     }
 
-    /// Whether a read may be answered. Without holds another node may be cutting a short object.
-    pub(super) fn may_answer(&self, right: &Option<Right>, is_whole: bool) -> bool {
+    /// Whether the result of an operation may be acknowledged without a wait.
+    pub(super) fn may_answer(&self, right: &Option<Right>) -> bool {
         match (self.holds(), right) {
             (Some(holds), Some(right)) => holds.finish(self.key(), right) == Written::Acknowledge,
-            _ => is_whole || !self.is_shared(),
-        }
-    }
-
-    /// Whether a write that has ended may be acknowledged without a wait.
-    fn is_right_valid(&self, view: &View, end: u64, right: &Option<Right>) -> bool {
-        match (self.holds(), right) {
-            (Some(holds), Some(right)) => holds.finish(self.key(), right) == Written::Acknowledge,
-            _ => self.may_write(view, end).is_some(),
+            _ => true,
         }
     }
 
@@ -157,10 +145,7 @@ impl File {
     fn only_piece(&self, snapshot: &Snapshot, offset: u64, len: usize) -> Option<Piece> {
         let view = &snapshot.view;
         let layout = view.layout.as_ref()?;
-        let left = snapshot.size.checked_sub(offset)?;
-        if self.is_shared() && self.holds().is_none() && left < len as u64 {
-            return None; // another node may have extended the file
-        }
+        snapshot.size.checked_sub(offset)?;
         let len = snapshot.within(offset, len);
         let mirror = self.preferred(view, offset, len)?;
         let piece = layout.mirrors[mirror].pieces(mirror, offset, len as u64).next()?;
@@ -178,13 +163,12 @@ impl File {
         if data.is_empty() || !self.is_unobstructed(&view, end) || !self.surely_reaches(end) {
             return InlineWrite::NotNow;
         }
-        let Some(right) = self.may_write(&view, end) else { return InlineWrite::NotNow };
+        let Some(right) = self.may_write(end) else { return InlineWrite::NotNow };
         let Some(layout) = &view.layout else { return InlineWrite::NotNow };
         let [mirror] = layout.mirrors.as_slice() else { return InlineWrite::NotNow };
         let mut pieces = mirror.pieces(0, offset, data.len() as u64);
         let (Some(piece), None) = (pieces.next(), pieces.next()) else { return InlineWrite::NotNow };
         self.watch_range(offset, data.len() as u64);
-        self.will_reach(end);
         let slot = view.slot(piece.at);
         let overdue = Overdue {
             file: self.clone(),
@@ -222,7 +206,7 @@ impl File {
         }
         let done = result.and_then(|()| self.extend_to(end)).inspect(|()| self.was_modified());
         self.forget(offset, data.len() as u64);
-        if self.retries(&done).is_some() || !self.is_right_valid(&view, end, &right) {
+        if self.retries(&done).is_some() || !self.may_answer(&right) {
             return InlineWrite::NotNow;
         }
         self.tell_written(Access { write: true, offset, len: data.len() as u64 }, &done);

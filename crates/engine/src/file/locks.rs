@@ -149,7 +149,7 @@ impl File {
             if !done? {
                 return Ok(Locked::Refused(Refusal::Elsewhere));
             }
-            if let Err(error) = self.forget_what_others_changed(false) {
+            if let Err(error) = self.refresh() {
                 self.unlock(wanted.owner, &wanted.bytes)?;
                 return Err(error);
             }

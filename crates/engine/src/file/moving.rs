@@ -9,12 +9,8 @@ use std::sync::Arc;
 impl File {
     /// Sends the range of every later write to `watch`.
     pub(crate) fn watch(&self, watch: Arc<ByteRanges>) -> Result<()> {
-        let _alone = match self.holds() {
-            Some(_) => None,
-            None => Some(self.exclusive()?),
-        };
         self.begin_copy()?;
-        let _io = (self.holds().is_some()).then(|| self.io.write()); // running writes have ended
+        let _io = self.io.write(); // running writes have ended
         *self.watch.write() = Some(watch);
         Ok(())
     }
@@ -22,7 +18,6 @@ impl File {
     /// Ends the effect of [`File::watch`].
     pub(crate) fn unwatch(&self) {
         *self.watch.write() = None;
-        self.end_copy();
     }
 
     /// Fills `buf` by the layout of `view`, whether or not it is still current.

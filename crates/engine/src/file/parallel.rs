@@ -11,7 +11,6 @@
 //! KiB. It sends each after the reply to the previous one. So a large part is read as a few concurrent operations: the
 //! same requests in fewer round trips.
 
-use super::read::Filled;
 use super::{File, Slot, View};
 use policy::layout::{Piece, Position};
 
@@ -119,9 +118,13 @@ impl File {
         })
     }
 
-    /// Reads all pieces from the best mirror in parallel. `None` if that is not possible or one failed: then the pieces
-    /// are read one by one.
-    pub(super) fn read_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> Option<Filled> {
+    /// Reads all pieces from the best mirror in parallel. Returns false if that is not possible or one failed: then the
+    /// pieces are read one by one.
+    pub(super) fn read_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> bool {
+        self.try_parallel(view, preferred, offset, buf).is_some()
+    }
+
+    fn try_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> Option<()> {
         let layout = view.layout.as_ref().expect("only called with a layout");
         let candidates = layout.candidates(preferred, offset, 1, |t| self.target_state(t));
         let mirror = candidates.first().map(|c| c.piece.at.mirror)?;
@@ -145,7 +148,7 @@ impl File {
                 let mut bytes = vec![0; len];
                 h.read_at(at, &mut bytes).map(|read| {
                     bytes[read..].fill(0);
-                    (bytes, Filled::of(read, len))
+                    bytes
                 })
             });
             match submitted {
@@ -153,10 +156,8 @@ impl File {
                 Err(_) => return None,
             }
         }
-        let mut all = Filled::Whole;
         for (part, p) in parts.iter().zip(pending) {
-            let (bytes, filled) = p.wait().ok()?;
-            all = all.and(filled);
+            let bytes = p.wait().ok()?;
             let mut rest = bytes.as_slice();
             for &(from, len) in &part.pieces {
                 let (head, tail) = rest.split_at(len);
@@ -164,7 +165,7 @@ impl File {
                 rest = tail;
             }
         }
-        Some(all)
+        Some(())
     }
 }
 

@@ -7,12 +7,11 @@ use crate::events::Events;
 use meta::places::Places;
 use meta::quota::Quotas;
 use object::target::Targets;
-use parking_lot::Mutex;
 use policy::layout::{Placement, Position};
 use policy::{FileId, ObjectId, TargetId, Time};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 /// Handling of mirrors in a write to a file with several of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,8 +64,6 @@ pub struct Pool {
     pub closed: OnceLock<Box<dyn Fn(FileId) + Send + Sync>>,
     /// The files in use that have a number.
     pub numbered: Numbered,
-    /// Files whose size in the stub is outdated.
-    pub behind: Mutex<Vec<Weak<File>>>,
     /// Copies below segments that were moved to a faster tier.
     pub slow_copies: SlowCopies,
     /// Objects under construction, which no layout names so far.
@@ -172,7 +169,6 @@ impl Pool {
             holds: OnceLock::new(),
             closed: OnceLock::new(),
             numbered: Numbered::default(),
-            behind: Mutex::default(),
             slow_copies: SlowCopies::default(),
             making: Arc::default(),
             lost: Arc::default(),

@@ -12,27 +12,6 @@ use std::sync::Arc;
 /// only stops endless churn.
 const ATTEMPTS_MAX: usize = 1024;
 
-/// Completeness of the bytes of a read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Filled {
-    /// All bytes come from objects, or from the stub.
-    Whole,
-    /// Some are zeros, as an object or the stub ends before them.
-    Short,
-}
-
-impl Filled {
-    /// A read of `read` bytes where `len` were requested.
-    pub fn of(read: usize, len: usize) -> Filled {
-        if read < len { Filled::Short } else { Filled::Whole }
-    }
-
-    /// Combines two parts of a read.
-    pub fn and(self, other: Filled) -> Filled {
-        if self == Filled::Whole { other } else { self }
-    }
-}
-
 /// Reason why a piece could not be read under this view.
 pub(super) enum Failure {
     /// The layout may have changed: get a new view and read again.
@@ -44,40 +23,21 @@ pub(super) enum Failure {
 impl File {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the file.
     pub fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        if let Some(holds) = self.holds() {
-            return self.read_held(holds, offset, buf);
-        }
-        if offset.saturating_add(buf.len() as u64) > self.size() && !self.ends_still()? {
-            self.refresh_unless_gone()?; // another node may have extended the file
-        }
-        if self.was_looked_at_long_ago()
-            && let Err(error) = self.refresh()
-        {
-            tracing::debug!("a file that is read may lie elsewhere by now: {error}");
-        }
         for _ in 0..ATTEMPTS_MAX {
+            let right = self.begin_reading(offset.saturating_add(buf.len() as u64))?;
             let snapshot = self.snapshot();
             let len = snapshot.within(offset, buf.len());
             let result = self.read_in(&snapshot.view, offset, &mut buf[..len], true);
-            if !self.is_current(&snapshot) {
+            if !self.is_current(&snapshot) || !self.may_acknowledge(&right)? {
                 continue;
             }
             match result {
-                Ok(Filled::Whole) => return Ok(len),
-                Ok(Filled::Short) if self.is_hole(&snapshot, offset + len as u64)? => return Ok(len),
-                Ok(Filled::Short) => {}
+                Ok(()) => return Ok(len),
                 Err(Failure::Again) => {}
-                Err(Failure::Final(error)) if self.may_have_moved(&error) => {}
                 Err(Failure::Final(error)) => return Err(error),
             }
         }
         Err(Error::Unrecoverable("the layout changed under every attempt to read; read again".into()))
-    }
-
-    /// Whether this node's size is the current one for sure. A file with its bytes in the stub grows only in the stub,
-    /// or gets objects first.
-    fn ends_still(&self) -> Result<bool> {
-        Ok(!self.is_shared() || (self.is_in_stub() && self.stub.size()? == self.size()))
     }
 
     /// Fills `buf` by the layout of `view`. Bytes beyond an object's end are zeros. Waits for recoveries if `may_wait`;
@@ -88,24 +48,21 @@ impl File {
         offset: u64,
         buf: &mut [u8],
         may_wait: bool,
-    ) -> Result<Filled, Failure> {
+    ) -> Result<(), Failure> {
         if view.layout.is_none() {
             let read = self.stub.read_at(offset, buf).map_err(Failure::Final)?;
             buf[read..].fill(0);
-            return Ok(Filled::of(read, buf.len()));
+            return Ok(());
         }
         let preferred = self.preferred(view, offset, buf.len()).unwrap_or(0);
-        if self.is_parallel(view, preferred, offset, buf.len())
-            && let Some(filled) = self.read_parallel(view, preferred, offset, buf)
-        {
-            return Ok(filled);
+        if self.is_parallel(view, preferred, offset, buf.len()) && self.read_parallel(view, preferred, offset, buf) {
+            return Ok(());
         }
-        let (mut done, mut filled) = (0, Filled::Whole);
+        let mut done = 0;
         while done < buf.len() {
-            let (len, part) = self.read_next(view, preferred, offset + done as u64, &mut buf[done..], may_wait)?;
-            (done, filled) = (done + len, filled.and(part));
+            done += self.read_next(view, preferred, offset + done as u64, &mut buf[done..], may_wait)?;
         }
-        Ok(filled)
+        Ok(())
     }
 
     /// Reads the first piece of the range from the first candidate that has it; returns its length.
@@ -116,20 +73,20 @@ impl File {
         offset: u64,
         buf: &mut [u8],
         may_wait: bool,
-    ) -> Result<(usize, Filled), Failure> {
+    ) -> Result<usize, Failure> {
         let layout = view.layout.as_ref().expect("only called with a layout");
         let candidates = layout.candidates(preferred, offset, buf.len() as u64, |t| self.target_state(t));
         let Some(first) = candidates.first() else {
             buf.fill(0); // within the size but in no segment: never written
-            return Ok((buf.len(), Filled::Short));
+            return Ok(buf.len());
         };
         let mut error = None;
         for candidate in &candidates {
             let piece = &candidate.piece;
             let len = piece.len as usize;
             match self.read_piece(view, piece, &mut buf[..len]) {
-                Ok(Some(filled)) => return Ok((len, filled)),
-                Ok(None) => {}
+                Ok(true) => return Ok(len),
+                Ok(false) => {}
                 Err(e) => {
                     if !e.is_shortage() {
                         self.note(Event::ReadElsewhere { target: candidate.target });
@@ -146,10 +103,10 @@ impl File {
         Err(self.recover_piece(&first.piece, layout, target, error))
     }
 
-    /// Reads a piece on a worker of its target; `None` if its rows are not recovered yet.
-    pub(super) fn read_piece(&self, view: &View, piece: &Piece, buf: &mut [u8]) -> Result<Option<Filled>, TargetError> {
+    /// Reads a piece on a worker of its target; returns false if its rows are not recovered yet.
+    pub(super) fn read_piece(&self, view: &View, piece: &Piece, buf: &mut [u8]) -> Result<bool, TargetError> {
         if !self.is_readable(view, piece) {
-            return Ok(None);
+            return Ok(false);
         }
         let slot = view.slot(piece.at);
         let offset = piece.object_offset;
@@ -165,7 +122,7 @@ impl File {
         })?;
         buf[..bytes.len()].copy_from_slice(&bytes);
         buf[bytes.len()..].fill(0);
-        Ok(Some(Filled::of(bytes.len(), len)))
+        Ok(true)
     }
 
     /// Whether a hole in the piece's object is real, and not bytes that await recovery.

@@ -10,14 +10,8 @@
 //! The kernel applies the size of a truncation when the answer reaches the thread that cut. Until then it fills a short READ
 //! with zeros up to the old size, and shows them. So a short read beside a truncation waits until the kernel has that size.
 //! The next truncation waits for the page of that read. A later request of a writer or closer shows that the answer arrived.
-//!
-//! Other nodes cut a file without this count. There a read that finds less than the size promises looks at the stub.
-
-use super::nodes::PAUSE;
 use super::{File, View};
-use crate::Result;
 use parking_lot::{Mutex, MutexGuard};
-use policy::cluster::share;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
@@ -153,31 +147,6 @@ impl File {
     /// Whether the bytes read under a snapshot are valid.
     pub(super) fn is_current(&self, snapshot: &Snapshot) -> bool {
         self.cuts.count() == snapshot.cuts && self.same_view(&snapshot.view)
-    }
-
-    /// Whether missing bytes up to `end` are a hole, and not bytes that another node has just cut. A cut under a claim
-    /// sets the size before it cuts objects, and ends with a new generation. So a size is valid between two looks that
-    /// agree. Bytes in a stub are cut without a claim, but the stub of a hole is as long as its file.
-    pub(super) fn is_hole(&self, snapshot: &Snapshot, end: u64) -> Result<bool> {
-        if !self.is_shared() {
-            return Ok(true);
-        }
-        let before = match self.stub.look() {
-            // Another node removed the file, and its size shows that this part was not cut.
-            Err(error) if error.is_gone() && self.stub.size()? >= end => return Ok(self.is_current(snapshot)),
-            look => look?,
-        };
-        self.take_over(&before)?;
-        let reaches = self.size() >= end && self.is_current(snapshot) && snapshot.view.layout.is_some();
-        if !reaches {
-            return Ok(false);
-        }
-        let grows = !share::growers(&before.listed).is_empty();
-        let agree = share::agree(&before.marks, grows, &self.stub.look()?.marks);
-        if !agree {
-            std::thread::sleep(PAUSE);
-        }
-        Ok(agree)
     }
 }
 

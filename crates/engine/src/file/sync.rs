@@ -37,7 +37,7 @@ impl File {
     pub fn sync(self: &Arc<Self>, data_only: bool, cursor: &SyncCursor) -> Result<()> {
         let result = self.sync_now(data_only);
         // Programs that sync and then notify each other expect to read the synced data.
-        if let Err(error) = self.forget_what_others_changed(false) {
+        if let Err(error) = self.refresh() {
             tracing::debug!("a file that was synced may lie elsewhere by now: {error}");
         }
         let mut errors = self.sync_errors.lock();
@@ -62,7 +62,7 @@ impl File {
             }
         }
         self.settle_size()?;
-        self.say_size()?;
+        self.settle_deferred()?;
         if !data_only {
             self.settle_times()?;
         }
@@ -99,7 +99,7 @@ impl File {
     /// Stores size and times in the stub, where they are missing there.
     pub fn settle(&self) -> Result<()> {
         self.settle_size()?;
-        self.say_size()?;
+        self.settle_deferred()?;
         self.settle_times()
     }
 

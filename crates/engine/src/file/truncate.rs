@@ -36,9 +36,6 @@ impl File {
         }
         self.may_reach(size)?;
         self.ready_to_change(size == 0)?;
-        if self.set_size_in_shared_stub(size)? {
-            return Ok(());
-        }
         let alone = self.alone_to_change(size == 0)?;
         let old = self.size();
         self.watch_range(size.min(old), size.max(old) - size.min(old));
@@ -69,33 +66,9 @@ impl File {
         let cut = self.cuts.begin();
         let set = || self.stub.set_size(size).inspect(|()| self.stub_changed());
         self.charged(self.size.load(Ordering::Acquire), size, set)?;
-        self.set_said(size);
         self.size.store(size, Ordering::Release);
         self.stub_lost.cut(0, size);
         Ok(cut)
-    }
-
-    /// Sets the size of a shared file with its bytes in its stub: like a write there, with a look afterwards. Returns
-    /// false if the bytes are elsewhere, or must be moved.
-    fn set_size_in_shared_stub(self: &Arc<Self>, size: u64) -> Result<bool> {
-        while self.is_shared() && self.holds().is_none() && self.is_in_stub() && size <= self.pool.inline_bytes_max {
-            let current = {
-                let _io = self.io.write();
-                let view = self.view();
-                if view.layout.is_some() {
-                    return Ok(false);
-                }
-                drop(self.set_size_in(size)?);
-                self.was_modified();
-                self.forget(0, u64::MAX);
-                self.may_acknowledge(&view, &None)?
-            };
-            if current {
-                return Ok(true);
-            }
-            self.catch_up()?;
-        }
-        Ok(false)
     }
 
     /// Marks the stub inline before a file without objects exceeds the inline size. The mark shows that no layout was
@@ -123,6 +96,24 @@ impl File {
             self.rebuild_empty(None)?;
         }
         self.follow_size(size)
+    }
+
+    /// Marks a truncation that other nodes finish if this one is over: bytes of objects beyond the end do not count.
+    fn begin_cut(&self, size: u64) -> Result<()> {
+        let Some(holds) = self.holds().filter(|_| self.view().layout.is_some()) else { return Ok(()) };
+        // The mark ends the settlement of the size from the objects.
+        self.settle_size_alone(holds)?;
+        self.stub.set_cut_to(Some(size))
+    }
+
+    /// Removes the mark: no object holds bytes beyond the end.
+    pub(super) fn end_cut(&self) {
+        self.tail_clean.store(true, Ordering::Release);
+        if self.is_shared()
+            && let Err(error) = self.stub.set_cut_to(None)
+        {
+            tracing::debug!("the mark of a truncation stays on a stub: {error}");
+        }
     }
 
     /// Removes bytes of objects beyond the end of the file.

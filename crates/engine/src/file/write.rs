@@ -51,7 +51,7 @@ impl File {
                     continue; // a source or checksums were added since `ready_to_modify`
                 }
                 let view = self.view();
-                let Some(right) = self.may_write(&view, end) else { continue };
+                let Some(right) = self.may_write(end) else { continue };
                 match self.obstacle(&view, end) {
                     None => {
                         let written = self.write_in(&view, offset, data);
@@ -61,7 +61,7 @@ impl File {
                             Err(Error::Busy(_)) if self.has_missed() => Obstacle::Missed,
                             // A mirror could not be marked stale in a layout that changed.
                             Err(Error::Busy(_)) if self.is_shared() => Obstacle::Behind,
-                            written if self.may_acknowledge(&view, &right)? => return written,
+                            written if self.may_acknowledge(&right)? => return written,
                             _ => Obstacle::Behind,
                         }
                     }
@@ -80,7 +80,7 @@ impl File {
             Obstacle::ReduceToOne => self.reduce_to_one(),
             Obstacle::MarkInUse => self.mark_in_use(),
             Obstacle::Missed => self.mark_missed(),
-            Obstacle::Behind => self.catch_up(),
+            Obstacle::Behind => Ok(()),
             Obstacle::Refused(error) => match self.overflow(end, refused) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(error),
@@ -205,7 +205,6 @@ impl File {
             return self.write_stub(offset, data);
         }
         let end = offset + data.len() as u64;
-        self.will_reach(end);
         let missed = self.write_mirrors(view, offset, data);
         self.settle_missed(view, missed, end)
     }
@@ -260,22 +259,39 @@ impl File {
 
     /// Extends the file to at least `end`. The caller holds `io`.
     pub(super) fn extend_to(&self, end: u64) -> Result<()> {
-        if end <= self.size.load(Ordering::Acquire) && !(self.is_shared() && self.is_unsaid(end)) {
+        if end <= self.size.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut growth = self.extend.lock();
-        if self.is_longer(end, &growth) {
-            let size = self.size.load(Ordering::Acquire);
-            let set = || self.lengthen(&mut growth, end).inspect(|()| self.stub_changed());
-            let set = self.charged(size, end.max(size), set);
-            if let Err(e) = set {
-                drop(growth);
+        let extend = self.extend.lock();
+        let size = self.size.load(Ordering::Acquire);
+        if end > size {
+            let set = || self.lengthen(end).inspect(|()| self.stub_changed());
+            if let Err(e) = self.charged(size, end, set) {
+                drop(extend);
                 self.landed_in_vain();
                 return Err(e);
             }
             self.size.fetch_max(end, Ordering::AcqRel);
         }
         Ok(())
+    }
+
+    /// Makes the stub longer: at once, or later where other nodes get the size with a hold.
+    fn lengthen(&self, end: u64) -> Result<()> {
+        let Some(holds) = self.holds() else { return self.stub.set_size(end) };
+        if self.view().layout.is_none() {
+            // Keep the bytes that other nodes wrote there.
+            return if end <= self.stub.size()? { Ok(()) } else { self.stub.grow_to(end) };
+        }
+        self.set_longer_size(holds, end)
+    }
+
+    /// Handles a failed write that left bytes beyond the end. The caller holds `io`.
+    fn landed_in_vain(&self) {
+        if let Some(holds) = self.holds() {
+            self.defer(holds, false, true);
+        }
+        self.tail_clean.store(false, Ordering::Release);
     }
 
     /// Writes to every mirror in sync, all pieces in parallel; returns the mirrors that missed it. A slot is marked

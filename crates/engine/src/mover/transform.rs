@@ -135,11 +135,11 @@ impl Mover {
             // During the copy of a shared file, writers on other nodes wait if earlier attempts failed. For a long file
             // the wait would be too long.
             if attempt > 0 && file.is_shared() && file.size() <= HELD_BYTES_MAX {
-                file.keep_others_out().inspect_err(|_| file.end_move())?;
+                file.keep_claim().inspect_err(|_| file.end_move())?;
             }
             result = self.attempt(file, how, &active, &plan);
             file.unwatch();
-            file.let_others_in();
+            file.end_kept_claim();
             if !matches!(result, Err(Stop::Changed)) {
                 break;
             }

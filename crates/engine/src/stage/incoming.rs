@@ -163,11 +163,10 @@ impl Stager {
 }
 
 impl<'a> Incoming<'a> {
-    /// Makes this node's writes durable and ends its writing.
+    /// Makes this node's writes durable.
     pub(super) fn leave(&self) -> Result<()> {
         self.file.sync_now(true)?;
-        fs::fsync(&self.sums)?;
-        Ok(self.file.end_writing()?)
+        Ok(fs::fsync(&self.sums)?)
     }
 
     /// Makes another node fetch units; returns whether it did.

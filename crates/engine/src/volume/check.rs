@@ -61,7 +61,7 @@ pub fn found_on(
 /// Checks the formats of namespace and nodes; with a newer one nothing more is checked.
 fn formats(config: &Config) -> Result<()> {
     let mut check = Check { config, problems: Vec::new() };
-    let namespace = namespace::check_format(&config.namespace).err().map(|cause| (cause, true));
+    let namespace = namespace::read_format(&config.namespace).err().map(|cause| (cause, true));
     match namespace.or_else(|| config.is_shared().then(|| joining::foreign_node(&config.namespace)).flatten()) {
         Some((cause, newer)) => {
             check.problem(config.namespace_place, cause, if newer { NEWER } else { OLDER });

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Newest format of leases and messages of nodes that this program can read.
-pub const NODE_FORMAT: u32 = 3;
+pub const NODE_FORMAT: u32 = 4;
 /// A live node renews its lease within this time. A guess: a lease takes five seconds, of many nodes fifteen.
 const RENEWED_WITHIN: Duration = Duration::from_secs(6);
 /// Upper bound of the bytes read of a lease.
@@ -120,7 +120,7 @@ fn wait(namespace: &Path, turn_max: Duration) -> Result<OwnedFd> {
     loop {
         match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                rustix::io::pwrite(&file, unique()?.as_bytes(), 0)?;
+                goes_on(&file)?;
                 return Ok(file);
             }
             Err(Errno::WOULDBLOCK) => {}
@@ -136,6 +136,12 @@ fn wait(namespace: &Path, turn_max: Duration) -> Result<OwnedFd> {
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX).min(turn_max / 4);
     }
+}
+
+/// Records progress of the node that has its turn.
+pub fn goes_on(turn: &OwnedFd) -> Result<()> {
+    rustix::io::pwrite(turn, unique()?.as_bytes(), 0)?;
+    Ok(())
 }
 
 /// Returns the text written by the node that has its turn. Opened each time: a file that stays open may show old

@@ -11,7 +11,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Newest format of a namespace, and of all its files, that this program can read.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = HOLDERS;
+/// Format of a volume of one node.
+const ALONE: u32 = 1;
+/// Format of a volume of several nodes: stubs have pointers to records of layouts.
+pub(super) const HOLDERS: u32 = 2;
 const FORMAT_FILE: &str = "format";
 const ID_FILE: &str = "volume.id";
 const EPOCH_FILE: &str = "epoch";
@@ -27,16 +31,16 @@ pub struct Directories {
     pub staging: OwnedFd,
 }
 
-/// Checks that this program can read the namespace. A namespace without a format file has format 1. The error is a
-/// cause for the operator.
-pub fn check_format(namespace: &Path) -> Result<(), String> {
+/// Format of a namespace, which this program can read. Without a format file it is 1. The error is a cause for the
+/// operator.
+pub fn read_format(namespace: &Path) -> Result<u32, String> {
     let file = namespace.join(FORMAT_FILE);
     match std::fs::read_to_string(&file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ALONE),
         Err(error) => Err(format!("{} cannot be read: {error}", file.display())),
         Ok(text) => match text.trim().parse() {
             Ok(0) | Err(_) => Err(format!("{} does not hold the number of a format", file.display())),
-            Ok(1..=FORMAT) => Ok(()),
+            Ok(known @ 1..=FORMAT) => Ok(known),
             Ok(newer) => Err(newer_than(&format!("the volume in {}", namespace.display()), newer, FORMAT)),
         },
     }
@@ -44,7 +48,7 @@ pub fn check_format(namespace: &Path) -> Result<(), String> {
 
 /// The volume that a namespace belongs to; `None` if it is new. The error is a cause for people.
 pub fn read_id(namespace: &Path) -> Result<Option<VolumeId>, String> {
-    check_format(namespace)?;
+    read_format(namespace)?;
     let file = namespace.join(ID_FILE);
     let text = match std::fs::read_to_string(&file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -57,9 +61,14 @@ pub fn read_id(namespace: &Path) -> Result<Option<VolumeId>, String> {
     }
 }
 
+/// Records the format of a namespace, durably.
+pub(super) fn write_format(namespace: &Path, format: u32) -> std::io::Result<()> {
+    write_whole(namespace, FORMAT_FILE, &format.to_string())
+}
+
 /// Gives a new namespace its format and its random identity, durably.
 pub fn format(namespace: &Path) -> std::io::Result<VolumeId> {
-    write_whole(namespace, FORMAT_FILE, &FORMAT.to_string())?;
+    write_format(namespace, ALONE)?;
     let id = VolumeId::random()?;
     write_whole(namespace, ID_FILE, &id.to_string())?;
     Ok(id)

@@ -9,7 +9,7 @@ use super::problem::{Problem, Problems, Result};
 use super::sections::Prefer;
 use super::servers::{FileServer, FileServers};
 use super::state_store::Reached;
-use super::{StateStore, Volume, VolumeId, identity, joining, namespace};
+use super::{StateStore, Volume, VolumeId, identity, joining, namespace, upgrade};
 use crate::Error;
 use crate::stats::Stats;
 use meta::messages::Message;
@@ -71,6 +71,17 @@ impl Volume {
             Some(id) => id,
             None => namespace::format(&config.namespace).map_err(failed)?,
         };
+        if let Some(turn) = &joining {
+            let mut files = 0;
+            let progress = || {
+                files += 1;
+                if files % 1000 == 0 {
+                    let _ = joining::goes_on(turn); // else other nodes give up, and try again
+                }
+            };
+            upgrade::upgrade(&config.namespace, progress)
+                .map_err(|why| failed(format!("the files cannot be upgraded to the format of this version: {why}")))?;
+        }
         let state = reached.of(&config, id).map_err(failed)?;
         identity::check(&config, &*state, id)?;
         let directories = namespace::open(&config.namespace)

@@ -2,7 +2,7 @@
 
 use super::Namespace;
 use super::node::{NodeId, ROOT};
-use crate::stub::marks::list;
+use crate::stub::names::list;
 use object::host::descriptor_path;
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::{Errno, Result};

@@ -6,12 +6,9 @@
 mod locks;
 
 use super::locks::Locker;
-use super::marks::{Look, listed_with};
 use super::{InUse, Mark, Pointer, Record, Stub};
 use crate::Result;
 use parking_lot::Mutex;
-use policy::cluster::Node;
-use policy::cluster::share::{self, Claim, Mark as NodeMark, Marks};
 use policy::layout::Layout;
 use policy::{FileId, Time};
 use rustix::io::Errno;
@@ -51,15 +48,11 @@ struct Inner {
     /// Set when the file has no name any more.
     nameless: bool,
     kernel_writes: bool,
-    /// Generations of nodes, like the claims, writers and copies below. One node's loss of power removes none of them.
-    generations: BTreeMap<u64, Option<Layout>>,
-    /// Records for holders, the pointer to one, and the mark of a truncation under way.
+    /// Records of several nodes, the pointer to one, and the mark of a truncation under way. One node's loss of power
+    /// removes none of them.
     records: BTreeMap<u64, Record>,
     pointer: Option<(u64, u64)>,
     cut: Option<u64>,
-    claims: BTreeMap<u64, Claim>,
-    node_marks: BTreeSet<NodeMark>,
-    copies: BTreeSet<Node>,
     locks: Arc<Mutex<locks::Locks>>,
     /// Checksums by the names under which they were made; `None` while they are being made.
     sums: BTreeMap<String, Option<String>>,
@@ -220,38 +213,9 @@ impl MemoryStub {
 
 impl Stub for MemoryStub {
     fn layout(&self) -> Result<Option<Layout>> {
-        self.newest().map(|(_, layout)| layout)
-    }
-
-    fn newest(&self) -> Result<(u64, Option<Layout>)> {
         self.with(|inner| {
-            let plain = || (inner.now.layout.as_ref().map_or(0, |layout| layout.generation), inner.now.layout.clone());
-            Ok(inner
-                .generations
-                .last_key_value()
-                .map_or_else(plain, |(generation, layout)| (*generation, layout.clone())))
-        })
-    }
-
-    fn look(&self) -> Result<Look> {
-        self.with(|inner| {
-            let generations = inner.generations.keys().map(|generation| NodeMark::Layout(*generation));
-            let claims = inner.claims.keys().map(|generation| NodeMark::Change(*generation));
-            let node_marks = inner.node_marks.iter().copied();
-            let plain = inner.now.layout.as_ref().map(|layout| layout.generation);
-            let listed = listed_with(generations.chain(claims).chain(node_marks).collect(), plain);
-            let claim = share::claimed(&listed).and_then(|next| inner.claims.get(&next).copied());
-            let (copies, has_source) = (inner.copies.clone(), inner.now.source.is_some());
-            let has_sums = !inner.sums.is_empty();
-            Ok(Look { marks: Marks::new(&listed, claim), listed, copies, has_source, has_sums })
-        })
-    }
-
-    fn publish(&self, _: Node, generation: u64, layout: Option<&Layout>) -> Result<bool> {
-        self.with(|inner| {
-            let free = !inner.generations.contains_key(&generation);
-            inner.generations.entry(generation).or_insert_with(|| layout.cloned());
-            Ok(free)
+            let newest = inner.records.last_key_value().map(|(_, record)| record.layout.clone());
+            Ok(newest.unwrap_or_else(|| inner.now.layout.clone()))
         })
     }
 
@@ -303,49 +267,8 @@ impl Stub for MemoryStub {
         })
     }
 
-    fn claim(&self, claim: Claim) -> Result<bool> {
-        self.with(|inner| {
-            let free = !inner.claims.contains_key(&claim.generation);
-            inner.claims.entry(claim.generation).or_insert(claim);
-            Ok(free)
-        })
-    }
-
-    fn set_mark(&self, mark: NodeMark) -> Result<()> {
-        self.with(|inner| {
-            inner.node_marks.insert(mark);
-            Ok(())
-        })
-    }
-
-    fn remove(&self, mark: NodeMark) -> Result<()> {
-        self.with(|inner| {
-            match mark {
-                NodeMark::Layout(generation) => drop(inner.generations.remove(&generation)),
-                NodeMark::Change(generation) => drop(inner.claims.remove(&generation)),
-                NodeMark::Writer { .. } | NodeMark::Grows { .. } | NodeMark::Cut(_) => {
-                    inner.node_marks.remove(&mark);
-                }
-            }
-            Ok(())
-        })
-    }
-
     fn locker(&self) -> Result<Box<dyn Locker>> {
         self.with(|inner| Ok(locks::open(&inner.locks)))
-    }
-
-    fn set_copy(&self, node: Node, copies: bool) -> Result<bool> {
-        self.with(|inner| {
-            Ok(if copies {
-                {
-                    inner.copies.insert(node);
-                    true
-                }
-            } else {
-                inner.copies.remove(&node)
-            })
-        })
     }
 
     fn has_sums(&self) -> Result<bool> {

@@ -3,14 +3,11 @@
 mod record;
 
 use super::locks::Locker;
-use super::marks::Look;
 use super::{InUse, Inode, Mark, Pointer, Record, Stub};
 use crate::unsynced::Unsynced;
 use crate::{Error, Result};
 use object::host::{descriptor_path, remembered};
 use parking_lot::RwLock;
-use policy::cluster::Node;
-use policy::cluster::share::{Claim, Mark as NodeMark};
 use policy::layout::Layout;
 use policy::{FileId, Time};
 pub(super) use record::decode;
@@ -162,38 +159,11 @@ pub(super) fn write_all(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8]) ->
 
 impl Stub for FdStub {
     fn layout(&self) -> Result<Option<Layout>> {
-        self.newest().map(|(_, layout)| layout)
-    }
-
-    fn newest(&self) -> Result<(u64, Option<Layout>)> {
-        if self.shared {
-            return self.shared_layout();
-        }
-        let layout = self.plain_layout()?;
-        Ok((layout.as_ref().map_or(0, |layout| layout.generation), layout))
-    }
-
-    fn free(&self) {
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if let Err(error) = self.size().and_then(|size| Ok(fs::fallocate(&*self.fd(), hole, 0, size.max(1))?)) {
-            tracing::debug!("bytes of a stub that are never read take space: {error}");
-        }
-    }
-
-    fn look(&self) -> Result<Look> {
-        self.shared_look(false)
-    }
-
-    fn look_surely(&self) -> Result<Look> {
-        self.shared_look(true)
+        if self.shared { self.newest_layout() } else { self.plain_layout() }
     }
 
     fn locker(&self) -> Result<Box<dyn Locker>> {
         self.open_locker()
-    }
-
-    fn publish(&self, node: Node, generation: u64, layout: Option<&Layout>) -> Result<bool> {
-        self.publish_shared(node, generation, layout)
     }
 
     fn pointer(&self) -> Result<Pointer> {
@@ -226,22 +196,6 @@ impl Stub for FdStub {
 
     fn set_cut_to(&self, size: Option<u64>) -> Result<()> {
         self.set_held_cut(size)
-    }
-
-    fn claim(&self, claim: Claim) -> Result<bool> {
-        self.claim_shared(claim)
-    }
-
-    fn set_mark(&self, mark: NodeMark) -> Result<()> {
-        self.set_mark_shared(mark)
-    }
-
-    fn remove(&self, mark: NodeMark) -> Result<()> {
-        self.remove_shared(mark)
-    }
-
-    fn set_copy(&self, node: Node, copies: bool) -> Result<bool> {
-        self.set_copy_shared(node, copies)
     }
 
     fn grow_to(&self, size: u64) -> Result<()> {

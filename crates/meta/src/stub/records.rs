@@ -8,12 +8,13 @@
 //! Each publication has its own stamp. So a record that a frozen node creates late differs from the one that the
 //! pointer names. Records are removed in ascending order, so a reader that starts at an older pointer meets no gap.
 
-use super::marks;
-use super::real::{FdStub, LAYOUT_ATTRIBUTE, decode, permitted};
+use super::names::texts;
+use super::real::{FdStub, LAYOUT_ATTRIBUTE, ROOM, decode, permitted, write_all};
 use crate::{Error, Result};
+use policy::FileId;
 use policy::layout::Layout;
 use rustix::fd::AsFd;
-use rustix::fs::{self, XattrFlags};
+use rustix::fs::{self, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 
 /// First bytes of a pointer. Generation and stamp follow, as long as [`super::real::ROOM`].
@@ -22,6 +23,14 @@ pub(super) const POINTER: &[u8; 4] = b"held";
 const MADE: &[u8; 4] = b"made";
 /// Attribute of a truncation under way.
 const CUT_ATTRIBUTE: &str = "user.entrepot.cut";
+
+/// Record of a generation whose bytes are in the stub.
+const IN_STUB: &[u8; 8] = b"in stub\n";
+/// Prefix of a record that lies in a file beside the stubs.
+const BESIDE: &[u8; 7] = b"beside ";
+/// Largest record in an attribute. One of this size has room beside others on every file system of
+/// `docs/guide/operate/cluster.md`.
+const RECORD_BYTES_MAX: usize = 1024;
 
 /// A published generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +60,28 @@ pub enum Pointer {
 /// Name of the attribute of a record.
 pub(super) fn name_of(generation: u64) -> String {
     format!("{LAYOUT_ATTRIBUTE}.{generation}")
+}
+
+/// The highest generation among the names of attributes; `None` if they have no number.
+pub(super) fn newest(names: &[u8]) -> Option<u64> {
+    let generation = |name: &str| name.strip_prefix(LAYOUT_ATTRIBUTE)?.strip_prefix('.')?.parse().ok();
+    texts(names).filter_map(generation).max()
+}
+
+/// The number of the file in the record of a generation; `None` while its bytes are in the stub.
+pub(super) fn number_in(record: &[u8]) -> rustix::io::Result<Option<FileId>> {
+    let (_, record) = parse_record(record);
+    if record == IN_STUB {
+        return Ok(None);
+    }
+    let file = match record.strip_prefix(BESIDE) {
+        Some(name) => {
+            let name = String::from_utf8_lossy(name);
+            name.split('.').next().and_then(|file| u64::from_str_radix(file, 16).ok()).map(FileId)
+        }
+        None => Layout::decode(record).ok().map(|layout| layout.file),
+    };
+    file.map(Some).ok_or(Errno::BADMSG)
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u64> {
@@ -89,10 +120,10 @@ impl FdStub {
     pub(super) fn held_record(&self, generation: u64) -> Result<Option<Record>> {
         let Some(value) = self.attribute(&name_of(generation))? else { return Ok(None) };
         let (stamp, body) = parse_record(&value);
-        if body == marks::IN_STUB {
+        if body == IN_STUB {
             return Ok(Some(Record { stamp, layout: None }));
         }
-        let Some(name) = body.strip_prefix(marks::BESIDE) else {
+        let Some(name) = body.strip_prefix(BESIDE) else {
             return decode(body).map(|layout| Some(Record { stamp, layout: Some(layout) }));
         };
         let name = String::from_utf8_lossy(name).trim().to_owned();
@@ -108,11 +139,6 @@ impl FdStub {
         }
     }
 
-    pub(super) fn create_held_record(&self, generation: u64, record: &Record) -> Result<bool> {
-        let prefix = [MADE.as_slice(), &record.stamp.to_le_bytes()].concat();
-        self.create_record_of(generation, &prefix, record.layout.as_ref(), &format!("{:x}", record.stamp))
-    }
-
     /// Removes the records below a generation, oldest first.
     pub(super) fn remove_held_records(&self, below: u64) -> Result<()> {
         let mut oldest = below;
@@ -123,7 +149,7 @@ impl FdStub {
     }
 
     pub(super) fn newest_listed(&self) -> Result<Option<u64>> {
-        Ok(marks::newest(&self.names(1)?))
+        Ok(newest(&self.names(1)?))
     }
 
     pub(super) fn held_cut(&self) -> Result<Option<u64>> {
@@ -142,5 +168,104 @@ impl FdStub {
             },
         };
         Ok(permitted(fd.as_fd(), set)?)
+    }
+
+    /// Layout of the newest record, without holds: other nodes may change it by then.
+    pub(super) fn newest_layout(&self) -> Result<Option<Layout>> {
+        loop {
+            let (mut generation, mut layout) = match self.held_pointer()? {
+                Pointer::None => (0, None),
+                Pointer::Plain(layout) => (layout.generation, Some(*layout)),
+                Pointer::To { generation, .. } => match self.held_record(generation)? {
+                    Some(record) => (generation, record.layout),
+                    None => continue, // the pointer names a newer one by now
+                },
+            };
+            while let Some(record) = self.held_record(generation + 1)? {
+                (generation, layout) = (generation + 1, record.layout);
+            }
+            return Ok(layout);
+        }
+    }
+
+    pub(super) fn create(&self, name: &str, value: &[u8]) -> Result<bool> {
+        let fd = self.fd();
+        match permitted(fd.as_fd(), || fs::fsetxattr(&*fd, name, value, XattrFlags::CREATE)) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    pub(super) fn take(&self, name: &str) -> Result<bool> {
+        let fd = self.fd();
+        match permitted(fd.as_fd(), || fs::fremovexattr(&*fd, name)) {
+            Ok(()) => Ok(true),
+            Err(Errno::NODATA) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Creates the record of a generation, once. The stamp is in the name of a record that lies beside, so that only one
+    /// publication uses the name.
+    pub(super) fn create_held_record(&self, generation: u64, record: &Record) -> Result<bool> {
+        let (name, stamp) = (name_of(generation), record.stamp);
+        let prefix = [MADE.as_slice(), &stamp.to_le_bytes()].concat();
+        let Some(layout) = &record.layout else { return self.create(&name, &[&prefix, IN_STUB.as_slice()].concat()) };
+        let record = layout.encode();
+        if record.len() <= RECORD_BYTES_MAX {
+            match self.create(&name, &[&*prefix, &record].concat()) {
+                Err(error) if matches!(error.errno(), Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => {}
+                done => return done,
+            }
+        }
+        let beside = format!("{}.{generation}.{stamp:x}.layout", layout.file);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let path = self.side().join(&beside);
+        let fd = fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
+        write_all(fd.as_fd(), 0, &record)?;
+        fs::fsync(&fd)?;
+        let pointer = [&*prefix, BESIDE.as_slice(), beside.as_bytes()].concat();
+        let made = match self.create(&name, &pointer) {
+            Err(error) if error.errno() == Errno::NOSPC => {
+                self.remove_room()?;
+                self.create(&name, &pointer)
+            }
+            made => made,
+        };
+        if matches!(made, Ok(false)) {
+            let _ = fs::unlink(&path); // else `check` finds it
+        }
+        made
+    }
+
+    /// Removes the record of a generation, with the file beside that it names.
+    pub(super) fn remove_record(&self, generation: u64) -> Result<()> {
+        let name = name_of(generation);
+        let record = self.attribute(&name)?;
+        if !self.take(&name)? {
+            return self.remove_plain();
+        }
+        let beside = record.as_deref().and_then(|record| parse_record(record).1.strip_prefix(BESIDE));
+        if let Some(beside) = beside {
+            let _ = fs::unlink(self.side().join(String::from_utf8_lossy(beside).trim())); // else it goes with the file
+        }
+        Ok(())
+    }
+
+    /// Removes the attribute that reserves room, when a pointer needs the room.
+    fn remove_room(&self) -> Result<()> {
+        if self.attribute(LAYOUT_ATTRIBUTE)?.is_some_and(|value| value == ROOM) {
+            self.take(LAYOUT_ATTRIBUTE)?;
+        }
+        Ok(())
+    }
+
+    fn remove_plain(&self) -> Result<()> {
+        let is_plain = |value: Vec<u8>| value != ROOM && parse_pointer(&value).is_none();
+        if self.attribute(LAYOUT_ATTRIBUTE)?.is_some_and(is_plain) {
+            self.take(LAYOUT_ATTRIBUTE)?;
+        }
+        Ok(())
     }
 }

@@ -21,19 +21,30 @@ pub(super) fn run(core: &Core) -> Outcome {
         return Outcome::Done;
     }
     let Ok(left) = nodes.not_seen_off() else { return Outcome::Done };
-    if left.is_empty() {
+    let suspect = nodes.suspect_run();
+    if left.is_empty() && suspect.is_none() {
         return Outcome::Done;
     }
     if let Err(error) = nodes.note_dead(&left) {
         tracing::debug!("the failure of a node could not be saved yet: {error}");
     }
-    if remove(core, nodes, &left) { Outcome::Done } else { Outcome::Again }
+    if !remove(core, nodes, &left) {
+        return Outcome::Again;
+    }
+    // The scan has settled each file.
+    if let Some(Err(error)) = suspect.map(|run| nodes.trust_run(run)) {
+        tracing::debug!("files are settled at their first use for now: {error}");
+    }
+    Outcome::Done
 }
 
 /// Removes the leftovers; returns whether none remain.
 fn remove(core: &Core, nodes: &Nodes, left: &[Node]) -> bool {
     let Some(together) = &core.together else { return true };
-    let shown = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let shown = match left {
+        [] => "nodes before the state store began".to_owned(),
+        left => left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    };
     // Before the scan: objects that only a mark names become orphans.
     match settle_marks_of(&|node| Cluster::is_over(nodes, node), &core.volume, &core.files) {
         Ok(true) => {}

@@ -67,7 +67,7 @@ pub(super) fn assemble(
     let names =
         Arc::new(DurableNames::open(volume.state().clone(), pool.clone(), &host::boot()).map_err(|e| problem(&e))?);
     let unclean = settle(&volume, &files, &mover, nodes.as_ref()).map_err(|e| problem(&e))?;
-    nodes.iter().for_each(|nodes| nodes.listen(&files));
+    nodes.iter().for_each(|nodes| nodes.listen());
     let stager = Arc::new(Stager::new(volume.clone(), files.clone(), opener));
     let checker = Checker {
         volume: volume.clone(),
@@ -181,6 +181,7 @@ fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result
     }
     let nodes = Nodes::join(volume, mount_point, pool.events.clone())?;
     drop(pool.cluster.set(nodes.clone()));
+    nodes.start_holds(pool)?;
     nodes.share_looks(volume.targets());
     Ok(Some(nodes))
 }

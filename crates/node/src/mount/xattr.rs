@@ -12,7 +12,7 @@ use fuser::ReplyEmpty;
 use meta::namespace::attributes::{ACL, LAYOUT, OURS, REQUEST};
 use meta::namespace::request::{check_mirrors, parse_request};
 use meta::namespace::{Caller, NodeId};
-use meta::stub::marks::list;
+use meta::stub::names::list;
 use meta::stub::real::ROOM;
 use rustix::fs::{FileType, XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;

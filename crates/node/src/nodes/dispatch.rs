@@ -2,15 +2,15 @@
 
 use super::Nodes;
 use crate::Result;
-use engine::file::{Cluster, FileTable};
+use engine::file::Cluster;
 use engine::volume::{Followed, Volume};
 use meta::messages::{Member, Message, Talk};
 use meta::state::Told;
 use parking_lot::RwLock;
+use policy::TargetId;
 use policy::cluster::Node;
-use policy::{FileId, TargetId};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Pause after a failure to listen.
@@ -29,12 +29,12 @@ impl Nodes {
         self.readers.0.write().push(Box::new(reader));
     }
 
-    /// Starts to receive requests of other nodes about files here.
-    pub fn listen(self: &Arc<Nodes>, files: &Arc<FileTable>) {
-        let (nodes, files) = (self.clone(), Arc::downgrade(files));
+    /// Starts to receive messages of other nodes.
+    pub fn listen(self: &Arc<Nodes>) {
+        let nodes = self.clone();
         self.workers.start("bell", move || {
             while !nodes.ends.load(Ordering::Acquire) {
-                let mut hear = |told: Told<'_>| nodes.receive(told, &files);
+                let mut hear = |told: Told<'_>| nodes.receive(told);
                 let goes_on = || {
                     nodes.catch_up_with_orders();
                     if Talk::leads(&*nodes) {
@@ -50,7 +50,7 @@ impl Nodes {
         });
     }
 
-    fn receive(&self, told: Told<'_>, files: &Weak<FileTable>) {
+    fn receive(&self, told: Told<'_>) {
         let text = match told {
             Told::Message(text) => text,
             Told::Listening => {
@@ -58,17 +58,9 @@ impl Nodes {
                 return self.follow_orders(Volume::follow_missed_orders);
             }
         };
-        let me = self.me_now();
         match Message::parse(text) {
             None => {}
             Some(Message::Leads { node, own }) => self.follow(Node(node), &own),
-            Some(Message::Release { file, nodes }) if nodes.contains(&me.0) => {
-                let file = files.upgrade().and_then(|files| files.find(FileId(file)));
-                if let Err(error) = file.map_or(Ok(()), |file| file.let_go(me)) {
-                    tracing::warn!("another node waits for a file that this node cannot release: {error}");
-                }
-            }
-            Some(Message::Release { .. }) => {}
             Some(Message::Recall { node, key, number, writes }) => self.recalled(Node(node), key, number, writes),
             Some(Message::Drain { own, drains }) if own == self.info.own => self.set_drains(drains),
             Some(Message::Drain { .. }) => {}

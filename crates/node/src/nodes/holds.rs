@@ -11,6 +11,10 @@ use policy::holders::node::Config;
 use policy::holders::table::{Answer, Caller, Mode, PARTS, Request, Run};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+/// Interval at which the sizes of files that this node extends reach their stubs.
+const SIZES_EVERY: Duration = Duration::from_millis(500);
 
 /// The holds of a node, and the runs of the store that it has seen.
 #[derive(Default)]
@@ -39,11 +43,12 @@ impl Runs {
 
 impl Nodes {
     /// Starts the session of this node in the table of holders. No file is open so far.
-    pub fn start_holds(self: &Arc<Nodes>, pool: &Pool) -> Result<Arc<Holds>> {
+    pub fn start_holds(self: &Arc<Nodes>, pool: &Pool) -> Result<()> {
         let holds = Holds::start(self.clone(), self.clone(), Config::default())?;
         drop(self.holding.holds.set(Arc::downgrade(&holds)));
-        drop(pool.holds.set(holds.clone()));
-        Ok(holds)
+        drop(pool.holds.set(holds));
+        self.every(SIZES_EVERY, "node-sizes", |nodes| nodes.holds().iter().for_each(|holds| holds.settle_sizes()));
+        Ok(())
     }
 
     pub(super) fn holds(&self) -> Option<Arc<Holds>> {
@@ -64,9 +69,17 @@ impl Nodes {
         parts.try_for_each(|part| holds.request(&Request::Sweep { part }).map(drop))
     }
 
-    /// Records that a check of the volume by all nodes has settled all files.
-    pub fn trust_holders(&self) -> Result<()> {
-        self.holds().map_or(Ok(()), |holds| holds.request(&Request::Trust).map(drop))
+    /// The run of the store in which each file must be settled at its first use, since the store may have lost holders.
+    pub fn suspect_run(&self) -> Option<Run> {
+        match self.holds()?.request(&Request::Begin) {
+            Ok((run, Answer::Session { opened: true, suspect: true, .. })) => Some(run),
+            _ => None,
+        }
+    }
+
+    /// Records that all files were settled within a run.
+    pub fn trust_run(&self, run: Run) -> Result<()> {
+        self.holds().map_or(Ok(()), |holds| holds.request_in(run, &Request::Trust))
     }
 }
 

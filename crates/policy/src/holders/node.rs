@@ -292,6 +292,11 @@ impl Holder {
         self.session.caller(self.node)
     }
 
+    /// Rights that this node has in a file.
+    pub fn mode(&self, key: u64) -> Option<Mode> {
+        self.files.get(&key)?.hold.map(|hold| hold.mode)
+    }
+
     /// Whether a step or request of the file is under way, or will be repeated.
     pub fn is_busy(&self, key: u64) -> bool {
         self.files.get(&key).is_some_and(File::is_busy)

@@ -8,7 +8,7 @@
 //! The claim ends with the publication. So the caller publishes once, as its last step.
 
 use super::{Holds, Right, WAIT_MAX};
-use crate::file::nodes::{Exclusive, Outcome, may_be_said};
+use crate::file::nodes::{Exclusive, Outcome, holds_lease};
 use crate::file::{File, View};
 use crate::{Error, Result};
 use meta::stub::Record;
@@ -153,14 +153,14 @@ impl File {
     }
 
     /// Keeps a claim, which excludes other nodes, until [`File::end_kept_claim`] or a publication.
-    pub(in crate::file) fn keep_claim(&self) -> Result<()> {
+    pub(crate) fn keep_claim(&self) -> Result<()> {
         let alone = self.exclusive()?;
-        self.held.state.lock().change.kept = true;
+        self.held.state.lock().change.kept = self.is_shared();
         drop(alone);
         Ok(())
     }
 
-    pub(in crate::file) fn end_kept_claim(&self) {
+    pub(crate) fn end_kept_claim(&self) {
         if std::mem::take(&mut self.held.state.lock().change.kept) {
             self.end_claim();
         }
@@ -182,7 +182,7 @@ impl File {
             node
         };
         // If the lease ended before, other nodes may have treated the new objects as orphans.
-        let held = self.pool.cluster.get().map_or(Ok(true), |cluster| may_be_said(cluster, node));
+        let held = self.pool.cluster.get().map_or(Ok(true), |cluster| holds_lease(cluster, node));
         if !held.unwrap_or(false) {
             self.held.state.lock().change.stage = Stage::Idle;
             holds.feed(node, Event::Done(self.key(), false));

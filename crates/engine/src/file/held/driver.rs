@@ -117,7 +117,7 @@ impl Holds {
 
     /// Sets deferred sizes, and ends the session thread and the workers.
     pub fn stop(&self) {
-        File::settle_sizes(self);
+        self.settle_sizes();
         drop(std::mem::take(&mut *self.behind.lock()));
         self.inner.lock().ends = true;
         self.came.notify_all();
@@ -125,10 +125,16 @@ impl Holds {
         self.steps.stop(workers::END_SPAN);
     }
 
-    /// Sends a request that concerns no hold of this node.
-    pub fn request(&self, request: &Request) -> Result<Answer> {
+    /// Sends a request that concerns no hold of this node. Returns the run that it was for, too.
+    pub fn request(&self, request: &Request) -> Result<(Run, Answer)> {
         let caller = self.inner.lock().machine.caller();
-        self.port.ask(caller, request)
+        Ok((caller.run, self.port.ask(caller, request)?))
+    }
+
+    /// As `request`, in a run that another may have replaced; then it does nothing.
+    pub fn request_in(&self, run: Run, request: &Request) -> Result<()> {
+        let caller = Caller { run, ..self.inner.lock().machine.caller() };
+        self.port.ask(caller, request).map(drop)
     }
 
     /// A node is over for ever.
@@ -154,6 +160,11 @@ impl Holds {
         let mut inner = self.inner.lock();
         let standing = if inner.node == right.node { self.cluster.standing(right.node) } else { Standing::Lost };
         inner.machine.finish(self.port.now(), key, &right.permit, standing)
+    }
+
+    /// Whether no other node uses a file.
+    pub(super) fn is_exclusive(&self, key: u64) -> bool {
+        self.inner.lock().machine.mode(key) == Some(Mode::Exclusive)
     }
 
     /// Whether sizes and objects may be changed for a machine's node.

@@ -6,13 +6,15 @@
 use super::change::Stage;
 use super::{Holds, is_gone};
 use crate::Result;
-use crate::file::{BeingMade, File, NewObjects, View};
+use crate::file::{BeingMade, File, NewObjects, Slot, View};
 use meta::stub::{Pointer, Record};
+use object::target::{Pending, State, TargetError};
 use policy::ObjectId;
 use policy::cluster::Node;
 use policy::cluster::share::Created;
 use policy::holders::node::{Event, Step};
-use policy::layout::{Layout, Object, Placement, Segment, SegmentShape};
+use policy::layout::{Layout, OPEN_END, Object, Placement, Segment, SegmentShape};
+use rustix::io::Errno;
 use std::time::Duration;
 
 /// Longest wait for operations on a file before another step has its turn.
@@ -37,6 +39,25 @@ pub(super) enum Stepped {
     Later,
 }
 
+/// Answer of an object about the bytes that it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Answered {
+    #[default]
+    Yes,
+    /// The object is lost, or its target failed.
+    Lost,
+    /// The object may answer later.
+    Later,
+}
+
+/// Size of a file as the objects of a mirror show it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reach {
+    bytes: u64,
+    /// The worst answer of the objects.
+    answered: Answered,
+}
+
 impl File {
     /// Carries out a step.
     pub(super) fn step(&self, holds: &Holds, node: Node, step: Step) -> Stepped {
@@ -55,7 +76,10 @@ impl File {
                 Ok(false) => return Stepped::Again,
                 settled => done(settled),
             },
-            Step::SettleFromObjects(generation) => done(self.settle_from_objects(holds, node, generation)),
+            Step::SettleFromObjects(generation) => match self.settle_from_objects(holds, node, generation) {
+                Ok(None) => return Stepped::Again,
+                settled => done(settled.map(|settled| settled == Some(true))),
+            },
             Step::Change(generation) => {
                 if self.grants(node, generation) {
                     return Stepped::Later;
@@ -130,39 +154,96 @@ impl File {
         granted
     }
 
-    /// Settles the size after a node that is over, and prepares new objects beyond it.
-    fn settle_from_objects(&self, holds: &Holds, node: Node, generation: u64) -> Result<bool> {
+    /// Settles the size after a node that is over, and prepares new objects beyond it. `None`: an object that may have
+    /// bytes does not answer now.
+    fn settle_from_objects(&self, holds: &Holds, node: Node, generation: u64) -> Result<Option<bool>> {
         let Some(layout) = self.base(generation - 1)?.layout else {
             self.held.state.lock().change.settled = Some(generation);
-            return Ok(true);
+            return Ok(Some(true));
         };
         if !holds.has_lease(node) {
-            return Ok(false);
+            return Ok(Some(false));
         }
         let view = View::new(Some(layout), Some(&self.view()));
+        let mut whole = true;
         let size = match self.stub.cut_to()? {
             Some(size) => {
                 if self.stub.size()? > size {
                     self.stub.set_size(size)?;
                 }
-                if !self.cut(&view, size, size).is_empty() {
-                    return Ok(false);
+                // The mark stays where an object cannot be cut: it is cut before the file grows.
+                whole = self.cut(&view, size, size).is_empty();
+                if whole {
+                    self.stub.set_cut_to(None)?;
                 }
-                self.stub.set_cut_to(None)?;
                 self.stub.size()?
             }
             None => {
-                let Some(reach) = self.reach_of_any(&view) else { return Ok(false) };
-                let size = self.stub.size()?.max(reach);
+                let reach = self.reach(&view);
+                if reach.answered == Answered::Later {
+                    return Ok(None);
+                }
+                let size = self.stub.size()?.max(reach.bytes);
                 self.stub.grow_to(size)?;
+                whole = reach.answered == Answered::Yes;
                 size
             }
         };
         self.stub_changed();
-        let sealed = self.seal(&view, generation, size)?;
+        // Objects that did not answer stay: they may have bytes that no other object shows.
+        let sealed = if whole { self.seal(&view, generation, size)? } else { None };
         let mut state = self.held.state.lock();
         (state.sealed, state.change.settled) = (sealed, Some(generation));
-        Ok(true)
+        Ok(Some(true))
+    }
+
+    /// Largest end of the bytes that objects of a view hold, with the answers of the mirror that answers best.
+    fn reach(&self, view: &View) -> Reach {
+        let both = |one: Reach, other: Reach| Reach {
+            bytes: one.bytes.max(other.bytes),
+            answered: one.answered.min(other.answered),
+        };
+        view.in_sync().map(|mirror| self.reach_of(view, mirror)).reduce(both).unwrap_or_default()
+    }
+
+    fn reach_of(&self, view: &View, m: usize) -> Reach {
+        let mut reach = Reach::default();
+        let Some(layout) = &view.layout else { return reach };
+        let mut pending = Vec::new();
+        for (segment, slots) in layout.mirrors[m].segments.iter().zip(&view.slots[m]) {
+            for (index, slot) in slots.iter().enumerate() {
+                pending.push((segment, index, slot, slot.submit(&self.pool, |h| h.len())));
+            }
+        }
+        for (segment, index, slot, asked) in pending {
+            match asked.and_then(Pending::wait) {
+                Ok(0) => {}
+                Ok(len) => {
+                    let end = segment.file_offset(index, len - 1).saturating_add(1);
+                    let end = if segment.end == OPEN_END { end } else { end.min(segment.end) };
+                    reach.bytes = reach.bytes.max(end);
+                }
+                Err(error) => {
+                    tracing::debug!("the size of a file is not fully known: {error}");
+                    reach.answered = reach.answered.max(self.answered(slot, &error));
+                }
+            }
+        }
+        reach
+    }
+
+    /// An object that is not found on a target in doubt may be there: a shared file system hides names whose server is
+    /// away.
+    fn answered(&self, slot: &Slot, error: &TargetError) -> Answered {
+        let target = slot.target(&self.pool);
+        let is_well = target.as_ref().is_ok_and(|target| target.state() == State::Ok && !target.in_doubt());
+        let has_failed = target.is_ok_and(|target| target.state() == State::Failed);
+        match error {
+            TargetError::Io(Errno::NOENT) if is_well => Answered::Lost,
+            TargetError::Failed => Answered::Lost,
+            _ if has_failed => Answered::Lost,
+            _ => Answered::Later,
+        }
     }
 
     /// A layout with new objects beyond the size; `None` if no segment reaches beyond.

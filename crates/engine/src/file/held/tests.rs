@@ -16,7 +16,7 @@ use policy::cluster::Standing;
 use policy::holders::node::Config;
 use policy::holders::table::{Answer, Caller, Mode, Request, Run, Table};
 use policy::layout::Placement;
-use policy::{FileId, ObjectId, TargetId, Time};
+use policy::{ObjectId, TargetId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -66,6 +66,8 @@ struct Member {
     shared: Arc<Shared>,
     /// The store is away for this node.
     apart: AtomicBool,
+    /// Locks of this node exclude other nodes.
+    reach: AtomicBool,
     /// Requests until answers are lost, and the number of lost ones.
     loses: Mutex<(u64, u64)>,
 }
@@ -106,10 +108,8 @@ impl Cluster for Member {
     }
 
     fn locks_reach(&self) -> bool {
-        true
+        self.reach.load(Ordering::Relaxed)
     }
-
-    fn ring(&self, _: &BTreeSet<Node>, _: FileId) {}
 }
 
 impl Port for Member {
@@ -152,14 +152,14 @@ impl Port for Member {
     }
 }
 
-struct World {
-    stub: Arc<MemoryStub>,
+pub(in crate::file) struct World {
+    pub stub: Arc<MemoryStub>,
     media: [MemoryMedium; 3],
     shared: Arc<Shared>,
 }
 
-struct One {
-    file: Arc<File>,
+pub(in crate::file) struct One {
+    pub file: Arc<File>,
     member: Arc<Member>,
     holds: Arc<Holds>,
     mover: Mover,
@@ -172,7 +172,7 @@ impl Drop for One {
 }
 
 impl World {
-    fn new() -> World {
+    pub fn new() -> World {
         let shared = Shared {
             table: Mutex::new(Table::new(CONFIG.session)),
             run: AtomicU64::new(1),
@@ -185,7 +185,7 @@ impl World {
         World { stub: Arc::default(), media: [1, 2, 3].map(MemoryMedium::new), shared: Arc::new(shared) }
     }
 
-    fn node(&self, number: u32) -> One {
+    pub fn node(&self, number: u32) -> One {
         self.node_with(number, PLACE)
     }
 
@@ -203,6 +203,7 @@ impl World {
             standing: Mutex::new(Standing::Held),
             shared: self.shared.clone(),
             apart: AtomicBool::new(false),
+            reach: AtomicBool::new(true),
             loses: Mutex::default(),
         });
         self.shared.members.lock().insert(Node(number));
@@ -234,6 +235,11 @@ impl World {
 }
 
 impl One {
+    /// Locks of this node do not reach other nodes.
+    pub fn locks_do_not_reach(&self) {
+        self.member.reach.store(false, Ordering::Relaxed);
+    }
+
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0xee; 1 << 20];
         let read = self.file.read(0, &mut bytes).expect("reads");

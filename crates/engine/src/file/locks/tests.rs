@@ -1,7 +1,7 @@
 //! Users of two nodes that lock one file.
 
 use super::*;
-use crate::file::nodes::tests::{One, World};
+use crate::file::held::tests::{One, World};
 use object::admission::Admission;
 
 /// A node, and the limits of its users' locked ranges and descriptors.

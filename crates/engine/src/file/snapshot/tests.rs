@@ -1,8 +1,8 @@
 //! Readers beside truncations.
 
-use super::super::nodes::tests::World;
 use super::*;
 use crate::cache::{BlockCache, Stream};
+use crate::file::held::tests::World;
 use crate::file::{InlineRead, OnDeadline, Pool, Reading};
 use meta::stub::memory::MemoryStub;
 use object::target::{MemoryMedium, TargetSpec, Targets, TargetsOptions};
@@ -110,7 +110,6 @@ fn a_read_on_a_node_that_knows_the_size_before_another_cut_the_file_ends_where_i
         let world = World::new();
         let (a, b) = (world.node(1), world.node(2));
         a.file.write(0, &vec![1; size]).unwrap();
-        a.file.end_writing().unwrap();
         b.file.refresh().unwrap();
         a.file.truncate(0).unwrap();
         a.file.write(0, &vec![2; now]).unwrap();

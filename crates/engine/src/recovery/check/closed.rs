@@ -46,7 +46,7 @@ impl Checker {
     /// # Errors
     /// If its bytes cannot be read, mirrors differ, or the file changes during the computation.
     pub fn sum(&self, file: &Arc<File>, paced: Paced<'_>, stop: &Stop) -> Result<bool> {
-        file.forget_what_others_changed(false)?;
+        file.refresh()?;
         let Some(layout) = file.layout() else { return Ok(false) };
         let size = file.size();
         let is_well =

@@ -13,7 +13,6 @@ use meta::descent::Descent;
 use object::host::descriptor_path;
 use object::target::{Reach, own_part};
 use policy::cluster::look::part_of;
-use policy::cluster::share;
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
 use policy::{FileId, ObjectId, TargetId};
 use rustix::fd::OwnedFd;
@@ -266,7 +265,7 @@ impl Checker {
         found.report.files += 1;
         match self.files.get_or_open(fd) {
             Ok(file) => {
-                if let Err(error) = if found.fences { self.fence(&file) } else { Ok(()) } {
+                if let Err(error) = if found.fences { file.settle_left() } else { Ok(()) } {
                     found.unseen(names.join("/"), format!("a change by a node that is over cannot be ended: {error}"));
                 }
                 if found.only_left {
@@ -285,21 +284,6 @@ impl Checker {
                 found.unseen(names.join("/"), "its objects are unknown");
             }
         }
-    }
-
-    /// Ends the claim of a node that is over, which may have stopped before its publication; the stub gets the size
-    /// that another node made.
-    fn fence(&self, file: &File) -> Result<()> {
-        let Some(cluster) = self.files.pool().cluster.get() else { return Ok(()) };
-        if self.files.pool().holds.get().is_some() {
-            return file.settle_left();
-        }
-        let look = file.stub().look()?;
-        let grew = share::growers(&look.listed).iter().any(|(node, _)| cluster.is_over(*node));
-        if grew || look.marks.claim.is_some_and(|claim| cluster.is_over(claim.node)) {
-            drop(file.exclusive()?);
-        }
-        Ok(())
     }
 
     /// Compares every object of a layout.

@@ -11,7 +11,7 @@
 //! Before a user's own attribute is set on a file without layout, [`ROOM`] is kept for the pointer.
 
 use super::{ATTRIBUTE_BYTES_MAX, FdStub, permitted, sync_directory, write_all};
-use crate::stub::{marks, records};
+use crate::stub::{names, records};
 use crate::{Error, Result};
 use object::host::descriptor_path;
 use policy::FileId;
@@ -90,21 +90,21 @@ fn held_number_at(path: &[u8], generation: u64) -> io::Result<Option<FileId>> {
 
 /// As [`number_at`], for a volume of several nodes.
 fn shared_number_at(path: &[u8]) -> io::Result<Option<FileId>> {
-    let names = marks::list(|names| fs::llistxattr(path, names))?;
-    marks::newest(&names).map_or(Ok(None), |generation| number_of(path, generation))
+    let names = names::list(|names| fs::llistxattr(path, names))?;
+    records::newest(&names).map_or(Ok(None), |generation| number_of(path, generation))
 }
 
 fn number_of(path: &[u8], generation: u64) -> io::Result<Option<FileId>> {
     let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
     let len = fs::lgetxattr(path, records::name_of(generation), &mut value[..])?;
-    marks::number_in(&value[..len])
+    records::number_in(&value[..len])
 }
 
 /// Whether a stub has a layout, or may have one. Accepts any descriptor of the stub.
 pub fn is_laid_out(stub: impl AsFd) -> io::Result<bool> {
     let path = descriptor_path(stub);
-    let names = marks::list(|names| fs::listxattr(path.as_str(), names))?;
-    Ok(marks::newest(&names).is_some() || marks::texts(&names).any(|name| name == LAYOUT_ATTRIBUTE))
+    let names = names::list(|names| fs::listxattr(path.as_str(), names))?;
+    Ok(records::newest(&names).is_some() || names::texts(&names).any(|name| name == LAYOUT_ATTRIBUTE))
 }
 
 fn number_in(value: &[u8]) -> io::Result<Option<FileId>> {

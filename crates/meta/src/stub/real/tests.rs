@@ -190,3 +190,70 @@ fn the_record_of_one_node_goes_with_the_first_pointer_and_a_cut_is_marked_with_i
     stub.set_cut_to(None).unwrap();
     assert_eq!(stub.cut_to().unwrap(), None);
 }
+
+fn set(stub: &FdStub, name: &str, value: &[u8]) {
+    fs::fsetxattr(&*stub.fd(), format!("user.entrepot.{name}"), value, XattrFlags::empty()).expect("attribute");
+}
+
+fn small(generation: u64) -> Layout {
+    let mut layout = layout(generation, 1);
+    layout.mirrors[0].segments[0].objects.truncate(2);
+    layout
+}
+
+/// Names of attributes, without the common prefix.
+fn attributes(stub: &FdStub) -> Vec<String> {
+    let list = stub.names(1).expect("names");
+    let mut names: Vec<String> = crate::stub::names::texts(&list)
+        .filter_map(|name| Some(name.strip_prefix("user.entrepot.")?.to_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// [S-331]
+#[test]
+fn a_stub_with_marks_of_nodes_is_upgraded_to_a_pointer_and_one_record() {
+    // Marks, and whether the size comes from the objects.
+    let cases: [(&[&str], bool); 4] = [
+        (&[], false),
+        (&["writer.3.1", "copy.4", "change.6"], false),
+        (&["writer.3.1", "grows.3.1.5"], true),
+        (&["grows.3.1.4", "cut.5"], false),
+    ];
+    for (marks, grows) in cases {
+        let place = Place::new();
+        let stub = place.stub();
+        stub.set_size(1000).expect("size");
+        set(&stub, "layout.4", &small(4).encode());
+        set(&stub, "layout.5", &small(5).encode());
+        set(&stub, "source", b"kept");
+        marks.iter().for_each(|mark| set(&stub, mark, b"1"));
+        for _ in 0..2 {
+            stub.upgrade().expect("upgraded");
+            assert_eq!(stub.pointer().expect("pointer"), Pointer::To { generation: 5, stamp: 0 });
+            assert_eq!(stub.record(5).expect("record"), Some(Record { stamp: 0, layout: Some(small(5)) }));
+            assert_eq!(stub.cut_to().expect("mark"), (!grows).then_some(1000), "{marks:?}");
+            let cut = if grows { vec![] } else { vec!["cut"] };
+            assert_eq!(attributes(&stub), [cut, vec!["layout", "layout.5", "source"]].concat(), "{marks:?}");
+        }
+    }
+}
+
+/// [S-331]
+#[test]
+fn a_stub_of_one_node_is_upgraded_and_one_without_layout_stays() {
+    let place = Place::new();
+    let stub = place.stub();
+    stub.write_at(0, b"in the stub").expect("bytes");
+    set(&stub, "change.1", b"3 drains");
+    stub.upgrade().expect("upgraded");
+    assert_eq!((stub.pointer().expect("pointer"), attributes(&stub)), (Pointer::None, vec![]));
+    for layout in [small(3), layout(3, 200)] {
+        stub.set_layout(&layout).expect("set");
+        stub.upgrade().expect("upgraded");
+        assert_eq!(stub.newest_layout().expect("layout"), Some(layout));
+        assert_eq!(stub.cut_to().expect("mark"), Some(11));
+        stub.remove_record(3).expect("removed");
+    }
+}

@@ -72,7 +72,7 @@ impl Burst {
         let key = self.version_of(request).ok_or_else(gone)?;
         // Writes of other nodes become visible when the file is looked at again.
         for checkpoint in open.values().filter(|checkpoint| !checkpoint.elsewhere.lock().is_empty()) {
-            checkpoint.file.forget_what_others_changed(false)?;
+            checkpoint.file.refresh()?;
         }
         let (parts, files) = self.parts_of(adapt, current);
         let version = record::Version {

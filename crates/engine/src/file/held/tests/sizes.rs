@@ -21,7 +21,7 @@ fn another_node_gets_the_size_by_a_recall_or_a_close() {
     assert!(b.bytes() == all, "the recall settles it");
     assert_eq!(world.stub.size().unwrap(), all.len() as u64);
     a.writes(all.len() as u64, 77, 5);
-    File::say_sizes(a.file.pool());
+    a.holds.settle_sizes();
     assert_eq!(world.stub.size().unwrap(), all.len() as u64 + 5, "so does a while");
     a.writes(all.len() as u64 + 5, 78, 5);
     a.file.settle().unwrap();
