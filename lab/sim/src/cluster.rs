@@ -3,21 +3,23 @@
 //!
 //! ```text
 //!   node 1 .. node n ── renew, list, expel, fold ────> namespace: servers, each with one queue
-//!      │      │  └───── marks of a file, layouts ────────^
-//!      │      ├── batches of what users do, bells ─────> store: one queue ──> leader: one queue
-//!      │      └── orders read, space sent ───────────────^
+//!      │      │  └───── steps of a file: records, sizes ─^
+//!      │      ├── admissions, claims, recalls, sessions ─> store: one queue
+//!      │      ├── batches of events ──────────────────────^ ───> leader: one queue
+//!      │      └── orders read, space sent ────────────────^
 //!      └── fail, come back under another number
 //! ```
-//! Leases follow `policy::cluster::lease`, operations on files `policy::cluster::share`. A call takes a round trip and
-//! its turn at a server; its effect occurs at its answer.
+//! Leases follow `policy::cluster::lease`. Each node runs `policy::holders::node`, and the store serves
+//! `policy::holders::table`. A call takes a round trip and its turn at a server; its effect occurs at its answer.
 //!
-//! Not modelled: bytes, calls that only the shared file system serves, the targets themselves, and the leader's
-//! reaction to events. The time that nodes take to start is only computed. The live volume sends no batches yet; they
+//! Not modelled: bytes, calls that only the shared file system serves, the targets themselves, restarts of the store,
+//! and the leader's reaction to events. The time that nodes take to start is only computed. The live volume sends no batches yet; they
 //! are modelled as two calls of the store each.
 
 mod demand;
 mod directory;
 mod files;
+mod holds;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -47,6 +49,10 @@ pub struct Costs {
     pub attribute: Time,
     /// A call of the store.
     pub store: Time,
+    /// A request to the table of holders.
+    pub request: Time,
+    /// The part of such a request for each holder of the file.
+    pub holder: Time,
     /// Delivery of a notification to one node.
     pub delivery: Time,
     /// Each target record that a node reads from the store.
@@ -73,6 +79,8 @@ impl Default for Costs {
             name: Time(16_000),
             attribute: Time(100_000),
             store: Time(18_000),
+            request: Time(18_000),
+            holder: Time(4_000),
             delivery: Time(7_000),
             record: Time(360),
             byte: BYTE_NS,
@@ -90,10 +98,12 @@ pub struct Load {
     pub opens: f64,
     /// Files opened for writing, per node and second.
     pub writes: f64,
-    /// Share of these files that any node may write.
+    /// Share of these files that all nodes use; each other file has one node.
     pub shared: f64,
-    /// Mean time that a writer has a file open.
+    /// Mean time that a file is open.
     pub held: Time,
+    /// Interval between operations on an open file.
+    pub operate_every: Time,
     /// Moves that the leader begins, per second.
     pub moves: f64,
     /// Time to copy the bytes of a move.
@@ -117,6 +127,7 @@ impl Default for Load {
             writes: 0.5,
             shared: 0.1,
             held: Time::from_secs(2),
+            operate_every: Time::from_millis(500),
             moves: 10.0,
             copy: Time::from_millis(200),
             batches: 1.0,
@@ -128,9 +139,10 @@ impl Default for Load {
     }
 }
 
-/// Calls at a stub's server for a file that is opened for reading, and closed. A guess from the code, not counted on
-/// a mount.
-pub const CALLS_OF_OPEN: u32 = 8;
+/// Calls at a stub's server to open a file by its name and to close it. A guess from the code, not counted on a mount.
+const CALLS_OF_STUB: u32 = 4;
+/// Calls for the view of a hold: source, checksums, mark of a truncation, size.
+const CALLS_OF_VIEW: u32 = 4;
 
 /// Nanoseconds for each byte that a node receives.
 const BYTE_NS: f64 = 0.5;
@@ -151,13 +163,18 @@ pub struct Setup {
     /// Without the measures for many nodes: leases do not grow, and names of nodes that are over stay. Each node
     /// checks all idle targets, and reads all targets' states after an order.
     pub plain: bool,
+    /// Only the lowest nodes list the leases often. In the live volume each node does that for a while after an answer
+    /// of the table that names a node without a session, or one with a claim.
+    pub watchers_alone: bool,
     /// Configuration of the leases.
     pub lease: lease::Config,
     /// Costs of the calls.
     pub costs: Costs,
     /// Load of the nodes.
     pub load: Load,
-    /// Time that is counted, after a warm-up of half this time.
+    /// Time before the counted span. Holds that are not used are released after a minute.
+    pub warm_up: Time,
+    /// Time that is counted.
     pub span: Time,
     /// Number of the lowest nodes that fail at once at the end, the leader first.
     pub gone: u32,
@@ -172,9 +189,11 @@ impl Default for Setup {
             targets: 100_000,
             past: 0,
             plain: false,
+            watchers_alone: false,
             lease: lease::Config::default(),
             costs: Costs::default(),
             load: Load::default(),
+            warm_up: Time::from_secs(70),
             span: Time::from_secs(30),
             gone: 1,
             seed: 1,
@@ -210,10 +229,22 @@ pub struct Figures {
     pub namespace_share: f64,
     /// Utilisation of the busiest server.
     pub namespace_busy: f64,
-    /// Mean time of the calls for a file that is opened for reading, in milliseconds.
+    /// Mean time until an opened file is read, in milliseconds.
     pub open_ms: f64,
-    /// Mean further time until the file may be written, in milliseconds.
+    /// Mean time until an opened file is written, in milliseconds.
     pub enter_ms: f64,
+    /// The 99th percentile of these times, the longer of both, in milliseconds.
+    pub wait_ms: f64,
+    /// Files that were given up after a wait of 30 s.
+    pub refused: u64,
+    /// Share of operations under a mode that caches.
+    pub cached: f64,
+    /// Requests and messages for holds per opened file.
+    pub requests: f64,
+    /// Calls for holds at the namespace per opened file.
+    pub steps: f64,
+    /// Recalls per second.
+    pub recalls: f64,
     /// Number of successful moves.
     pub moves: u64,
     /// Number of moves that were given up.
@@ -234,7 +265,7 @@ pub struct Figures {
     pub takeover_s: Option<f64>,
     /// Maximum of nodes whose leases alone the namespace can serve.
     pub lease_nodes: u64,
-    /// Maximum of nodes that the namespace can serve with files.
+    /// Maximum of nodes that the namespace can serve with their calls for files.
     pub namespace_nodes: u64,
     /// Maximum of nodes that the store can serve.
     pub store_nodes: u64,

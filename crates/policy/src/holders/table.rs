@@ -155,6 +155,11 @@ impl Table {
         self.entries.is_empty()
     }
 
+    /// Number of nodes in the entry of a file, also of those that are over.
+    pub fn holders(&self, key: u64) -> usize {
+        self.entries.get(&key).map_or(0, |entry| entry.holds.len())
+    }
+
     /// Serves a request; `now` is the store's clock.
     pub fn serve(&mut self, now: Time, caller: Caller, request: &Request) -> Answer {
         if let Request::Begin = request {

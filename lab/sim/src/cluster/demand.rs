@@ -1,19 +1,22 @@
 //! Load of a number of nodes on the namespace, the store and the leader, and the maximum of nodes for each.
 
-use super::{CALLS_OF_OPEN, Costs, Load, Setup};
+use super::files::{COMMON, OWN};
+use super::{CALLS_OF_STUB, CALLS_OF_VIEW, Costs, Load, Setup};
 use policy::cluster::idle::{self, Share};
 use policy::cluster::past;
+use policy::holders::node::Config;
 use policy::{TargetId, Time};
 
 /// Upper limit of the search for a maximum.
 const NODES_MAX: u64 = 1 << 24;
 /// Calls of the store for a batch: one by its sender, one by the leader.
 pub(super) const CALLS_OF_BATCH: u32 = 2;
-/// Calls of a writer that enters a file and leaves it: set the mark, query the stub (names, source, size), remove the
-/// mark.
-pub(super) const CALLS_OF_WRITER: u32 = 5;
-/// Calls of a move of a file without writers: a query, the claim, a query, the record, and the removal of old marks.
-pub(super) const CALLS_OF_MOVE: u32 = 7;
+/// Calls of a move of a file that no node holds: stub, search, view, record, pointer, old record.
+const CALLS_OF_MOVE: u32 = CALLS_OF_STUB + CALLS_OF_SEARCH + CALLS_OF_VIEW + 3;
+/// Requests of such a move: admission, claim, its end, release.
+const REQUESTS_OF_MOVE: f64 = 4.0;
+/// Calls that find the newest layout of a file: pointer, record, next.
+const CALLS_OF_SEARCH: u32 = 3;
 /// Size of a message about the space of one target: its number, all its bytes and the free ones, in digits.
 const BYTES_OF_SPACE: f64 = 36.0;
 
@@ -55,17 +58,43 @@ impl Demand<'_> {
         renewals * costs.rename.as_secs_f64() + self.looks(nodes) * list
     }
 
-    /// Total load on all servers of the namespace.
-    pub fn namespace(&self, nodes: u64) -> f64 {
+    /// Files that a node opens per second, and those among them without a hold: its own, shared ones. A hold ends a
+    /// minute after the last use.
+    fn opens(&self) -> (f64, f64, f64) {
         let load = self.load();
-        let opens = (load.opens + load.writes) * f64::from(CALLS_OF_OPEN) + load.writes * f64::from(CALLS_OF_WRITER);
-        let calls = nodes as f64 * opens + load.moves * f64::from(CALLS_OF_MOVE);
+        let (all, lasts) = (load.opens + load.writes, (load.held + Config::default().unused).as_secs_f64());
+        let first = |rate: f64, files: u64| rate * (-rate / files as f64 * lasts).exp();
+        (all, first(all * (1.0 - load.shared), OWN), first(all * load.shared, COMMON))
+    }
+
+    /// Nodes that hold a shared file.
+    fn holders(&self, nodes: u64) -> f64 {
+        let (all, _, common) = self.opens();
+        let used = all * self.load().shared;
+        if used > 0.0 { nodes as f64 * (1.0 - common / used) } else { 0.0 }
+    }
+
+    /// Total load on all servers of the namespace, while each shared file has a writer.
+    pub fn namespace(&self, nodes: u64) -> f64 {
+        let (load, (all, own, common)) = (self.load(), self.opens());
+        // Ends of an interval within the time that a file is open, which is distributed exponentially.
+        let within = |every: f64| 1.0 / ((every / load.held.as_secs_f64()).exp() - 1.0);
+        // The size is set each second, and at the close. Beside other writers each later operation reads it.
+        let sizes = load.writes * (within(1.0) + 1.0);
+        let looks = all * load.shared * (within(load.operate_every.as_secs_f64()) + 1.0);
+        let opens = all * f64::from(CALLS_OF_STUB + CALLS_OF_VIEW) + (own + common) * f64::from(CALLS_OF_SEARCH);
+        let calls = nodes as f64 * (opens + sizes + looks) + load.moves * f64::from(CALLS_OF_MOVE);
         self.leases(nodes) + calls * self.costs().attribute.as_secs_f64()
     }
 
-    /// Load on the store.
+    /// Load on the store: batches, sessions, and an admission and a release for each hold.
     pub fn store(&self, nodes: u64) -> f64 {
-        nodes as f64 * self.load().batches * f64::from(CALLS_OF_BATCH) * self.costs().store.as_secs_f64()
+        let (load, costs, (_, own, common)) = (self.load(), self.costs(), self.opens());
+        let batches = load.batches * f64::from(CALLS_OF_BATCH) * costs.store.as_secs_f64();
+        let request = |holders: f64| costs.request.as_secs_f64() + holders * costs.holder.as_secs_f64();
+        let sessions = costs.request.as_secs_f64() / Config::default().renew_every.as_secs_f64();
+        let holds = 2.0 * (own * request(0.5) + common * request(self.holders(nodes)));
+        nodes as f64 * (batches + sessions + holds) + load.moves * REQUESTS_OF_MOVE * request(0.0)
     }
 
     /// Load on the leader.

@@ -3,6 +3,7 @@
 use policy::Time;
 use policy::cluster::lease::{Event, Seen};
 use policy::cluster::{Node, past};
+use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
@@ -45,6 +46,12 @@ impl Directory {
             self.beats = self.beats + is_beat(to) - is_beat(from);
         }
         found
+    }
+
+    /// Nodes that are not over.
+    pub fn members(&self) -> BTreeSet<Node> {
+        let alive = |(name, _): &(Name, Time)| !matches!(name, Name::Over | Name::Folded);
+        (1..).map(Node).zip(&self.files).filter(|(_, file)| alive(file)).map(|(node, _)| node).collect()
     }
 
     /// Number of leases.

@@ -1,109 +1,157 @@
-//! Operations of nodes on files by the rules of `policy::cluster::share`: writers enter, wait and leave on request;
-//! movers claim.
+//! Files that applications use, and moves by the leader, each under a hold.
+//!
+//! A move copies the file under a hold that caches. If that is lost before the claim, it copies again under a claim.
 
 use super::world::{Happens, HostId, World};
-use crate::generate::Rng;
+use super::{CALLS_OF_STUB, CALLS_OF_VIEW};
 use policy::Time;
 use policy::cluster::Node;
-use policy::cluster::share::{self, Begin, Claim, Created, Enter, Mark, Marks, Published, Step as Next, Written};
+use policy::cluster::share::{Created, Written};
+use policy::holders::node::{Event, Permit, Step, Use};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Files of each node, and files that all nodes share.
-const OWN: usize = 16;
-const COMMON: usize = 64;
-/// Interval between a waiting task's queries: the maximum of `engine::file`, `nodes`.
+/// Files of each node: many, so that most uses begin without a hold.
+pub(super) const OWN: u64 = 1024;
+/// Files that all nodes share.
+pub(super) const COMMON: u64 = 64;
+/// Interval between queries of a lapsed lease.
 const PAUSE: Time = Time::from_millis(50);
-/// Calls for a layout record.
-const CALLS_OF_RECORD: u32 = 3;
-/// Number of waits after which a task gives up: thirty seconds.
-const WAITS_MAX: u32 = 600;
+/// Longest wait for a hold or a claim, as in the live driver.
+const WAIT_MAX: Time = Time::from_secs(30);
+/// Time after which a deferred size is set.
+const SIZE_AFTER: Time = Time::from_secs(1);
+/// Attempts of a move.
+const ATTEMPTS_MAX: u32 = 4;
 
 pub(super) type TaskId = u64;
 
-/// Completion of a step of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// A writer's mark is set.
-    Marked,
-    /// A writer has queried the stub, with the record of this generation.
-    Looked,
-    /// The writer has had the file open for its time.
-    Closes,
-    /// The writer's mark is removed: it closed the file, was requested to leave, or must wait.
-    Closed,
-    Left,
-    Stepped,
-    /// A writer has waited for a claim and queried the stub.
-    Waited(Claim),
-    /// A claim of a node that is over was removed.
-    Ended(Claim),
-    /// A mover has queried the stub.
-    Begun,
-    /// A mover has tried its claim.
-    Claimed(Claim),
-    /// A mover has queried the stub after its claim.
-    Checked(Claim),
-    /// The file is copied.
-    Copied(Claim),
-    /// The publication of the record was requested.
-    Published(Claim),
+/// Event of a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    /// The next operation begins.
+    Next,
+    /// An operation has ended.
+    Operated(Permit),
+    /// The file is copied under a hold.
+    Copied(Permit),
+    /// The wait that began then is too long.
+    GivesUp(Time),
 }
 
 struct Task {
     host: HostId,
-    life: u32,
     node: Node,
-    file: usize,
+    key: u64,
+    usage: Use,
     began: Time,
-    /// End of a writer's use; `None` for a mover.
+    /// End of a use; `None` for a move.
     until: Option<Time>,
-    entry: u64,
-    loaded: u64,
-    waits: u32,
-    copied: Time,
-    /// Whether a writer has entered, and was not requested to leave since.
-    writes: bool,
+    /// Whether the first operation has ended.
+    loaded: bool,
+    /// Begin of a wait.
+    waits: Option<Time>,
+    /// Hold under which a move has copied.
+    copied: Option<Permit>,
+    attempts: u32,
+    /// Whether the copy was valid under the claim.
+    valid: bool,
 }
 
-#[derive(Default)]
+/// Records of a stub: generations `oldest` to `newest`, and the pointer.
+#[derive(Clone, Copy)]
 struct Stub {
-    marks: BTreeSet<Mark>,
-    claim: Option<Claim>,
-}
-
-impl Stub {
-    fn look(&self) -> Marks {
-        let next = share::claimed(&self.marks);
-        Marks::new(&self.marks, self.claim.filter(|claim| Some(claim.generation) == next))
-    }
+    oldest: u64,
+    newest: u64,
+    pointer: u64,
 }
 
 /// All stubs and the tasks on them.
 pub(super) struct Files {
-    stubs: Vec<Stub>,
+    count: u64,
+    /// Stubs that have changed since the start.
+    stubs: BTreeMap<u64, Stub>,
     tasks: BTreeMap<TaskId, Task>,
-    /// Writing tasks: one per file and node.
-    writes: BTreeMap<(usize, Node), TaskId>,
-    /// Moves under way: one at a time per file and node.
-    moves: BTreeSet<(usize, Node)>,
+    /// Tasks that wait for a hold.
+    waiting: BTreeMap<(HostId, u64), Vec<TaskId>>,
+    /// Moves under way: one at a time per file and host.
+    moves: BTreeMap<(HostId, u64), TaskId>,
+    /// Writes under way.
+    written: BTreeSet<(HostId, u64, TaskId)>,
+    /// Files whose size in the stub is too small.
+    behind: BTreeSet<(HostId, u64)>,
     begun: TaskId,
 }
 
 impl Files {
-    pub fn new(nodes: usize) -> Files {
-        let stub = || Stub { marks: [Mark::Layout(1)].into(), claim: None };
-        let stubs = (0..COMMON + OWN * nodes).map(|_| stub()).collect();
-        Files { stubs, tasks: BTreeMap::new(), writes: BTreeMap::new(), moves: BTreeSet::new(), begun: 0 }
+    pub fn new(nodes: u64) -> Files {
+        Files {
+            count: COMMON + OWN * nodes,
+            stubs: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            moves: BTreeMap::new(),
+            written: BTreeSet::new(),
+            behind: BTreeSet::new(),
+            begun: 0,
+        }
     }
 
-    pub fn any(&self, rng: &mut Rng) -> usize {
-        rng.below(self.stubs.len() as u64) as usize
+    fn stub(&self, key: u64) -> Stub {
+        self.stubs.get(&key).copied().unwrap_or(Stub { oldest: 1, newest: 1, pointer: 1 })
     }
 
-    /// Returns the nodes with writers' marks on any stub.
-    #[cfg(test)]
-    pub fn writers(&self) -> BTreeSet<Node> {
-        self.stubs.iter().flat_map(|stub| stub.look().writers).collect()
+    /// Result of a search. Each generation is published once, so all stamps are equal.
+    pub fn found(&self, key: u64, step: Step) -> Option<(u64, u64)> {
+        let stub = self.stub(key);
+        let generation = match step {
+            Step::Pointer => stub.pointer,
+            Step::Look(generation) => (stub.oldest..=stub.newest).contains(&generation).then_some(generation)?,
+            _ => stub.newest,
+        };
+        Some((generation, 0))
+    }
+
+    pub fn publish(&mut self, key: u64, generation: u64) -> Created {
+        let stub = self.stub(key);
+        if generation != stub.newest + 1 {
+            return Created::Exists { mine: false };
+        }
+        self.stubs.insert(key, Stub { newest: generation, ..stub });
+        Created::Yes
+    }
+
+    pub fn point(&mut self, key: u64, generation: u64) -> bool {
+        let stub = self.stub(key);
+        self.stubs.insert(key, Stub { pointer: generation, ..stub });
+        true
+    }
+
+    pub fn tidy(&mut self, key: u64, generation: u64) -> bool {
+        let stub = self.stub(key);
+        self.stubs.insert(key, Stub { oldest: generation.max(stub.oldest), ..stub });
+        true
+    }
+
+    pub fn is_written(&self, host: HostId, key: u64) -> bool {
+        self.written.range((host, key, 0)..=(host, key, TaskId::MAX)).next().is_some()
+    }
+
+    pub fn is_behind(&self, host: HostId, key: u64) -> bool {
+        self.behind.contains(&(host, key))
+    }
+
+    /// Sets a deferred size; returns whether there was one.
+    pub fn settle(&mut self, host: HostId, key: u64) -> bool {
+        self.behind.remove(&(host, key))
+    }
+
+    /// Removes the tasks of a host that died.
+    pub fn forget(&mut self, host: HostId) {
+        self.tasks.retain(|_, task| task.host != host);
+        self.waiting.retain(|(of, _), _| *of != host);
+        self.moves.retain(|(of, _), _| *of != host);
+        self.written.retain(|(of, ..)| *of != host);
+        self.behind.retain(|(of, _)| *of != host);
     }
 
     #[cfg(test)]
@@ -113,298 +161,197 @@ impl Files {
 }
 
 impl World {
-    fn begin(&mut self, host: HostId, file: usize, until: Option<Time>) -> Option<(TaskId, Node)> {
-        let node = self.hosts[host].machine.as_ref()?.node();
-        self.files.begun += 1;
-        let (life, began) = (self.hosts[host].life, self.now());
-        let (entry, id) = (self.files.begun, self.files.begun);
-        let task = Task {
-            host,
-            life,
-            node,
-            file,
-            began,
-            until,
-            entry,
-            loaded: 1,
-            waits: 0,
-            copied: Time::ZERO,
-            writes: false,
-        };
-        self.files.tasks.insert(id, task);
-        Some((id, node))
-    }
-
-    /// Opens a file for writing on a node; a file that it writes already stays open.
-    pub fn writes(&mut self, host: HostId) {
-        let load = &self.setup.load;
-        let (shared, held) = (load.shared, load.held.as_secs_f64());
+    /// Opens a file on a host.
+    pub fn uses(&mut self, host: HostId, usage: Use) {
+        let (shared, held) = (self.setup.load.shared, self.setup.load.held.as_secs_f64());
         let common = self.rng.chance(shared);
-        let (from, count) = if common { (0, COMMON) } else { (COMMON + OWN * host, OWN) };
-        let file = from + self.rng.below(count as u64) as usize;
+        let (from, count) = if common { (0, COMMON) } else { (COMMON + OWN * host as u64, OWN) };
+        let key = from + self.rng.below(count);
         let until = self.now() + Time((self.rng.exponential(held) * 1e9) as u64);
-        let Some((id, node)) = self.begin(host, file, Some(until)) else { return };
-        if self.files.writes.contains_key(&(file, node)) {
-            self.files.tasks.remove(&id);
-            return;
-        }
-        self.files.writes.insert((file, node), id);
-        self.call(id, super::CALLS_OF_OPEN + 1, Step::Marked);
+        self.counts.uses += u64::from(self.hosts[host].holds.is_some());
+        self.opens(host, key, usage, Some(until));
     }
 
     /// Lets the leader move a file.
     pub fn moves(&mut self, host: HostId) {
-        let file = self.files.any(&mut self.rng);
-        let Some((id, node)) = self.begin(host, file, None) else { return };
-        if self.files.writes.contains_key(&(file, node)) || !self.files.moves.insert((file, node)) {
-            self.files.tasks.remove(&id);
-            return;
-        }
-        self.call(id, 1, Step::Begun);
-    }
-
-    fn call(&mut self, id: TaskId, calls: u32, then: Step) {
-        let Some(task) = self.files.tasks.get(&id) else { return };
-        let at = self.attributes(task.file, calls);
-        self.push(at, Happens::Step(id, then));
-    }
-
-    fn wait(&mut self, id: TaskId, claim: Claim) {
-        let at = self.now() + PAUSE;
-        self.push(at, Happens::Step(id, Step::Waited(claim)));
-    }
-
-    /// Handles the request to leave a file, at the given nodes.
-    pub fn rung(&mut self, file: usize, nodes: &[Node]) {
-        for node in nodes {
-            let Some(id) = self.files.writes.get(&(file, *node)).copied() else { continue };
-            // A writer that is about to enter gets the next notification.
-            if self.files.tasks.get_mut(&id).is_some_and(|task| std::mem::take(&mut task.writes)) {
-                self.call(id, 1, Step::Left);
-            }
+        let key = self.rng.below(self.files.count);
+        if !self.files.moves.contains_key(&(host, key)) {
+            self.opens(host, key, Use::Read, None);
         }
     }
 
-    fn end(&mut self, id: TaskId) {
-        let Some(task) = self.files.tasks.remove(&id) else { return };
-        match task.until {
-            Some(_) => drop(self.files.writes.remove(&(task.file, task.node))),
-            None => assert!(self.files.moves.remove(&(task.file, task.node)), "one at a time"),
-        }
-    }
-
-    fn look(&self, id: TaskId) -> Marks {
-        self.files.stubs[self.files.tasks[&id].file].look()
-    }
-
-    fn mark(&mut self, id: TaskId, set: bool) {
-        let task = &self.files.tasks[&id];
-        let mark = Mark::Writer { node: task.node, entry: task.entry };
-        let marks = &mut self.files.stubs[task.file].marks;
-        if set {
-            marks.insert(mark)
-        } else {
-            marks.remove(&mark)
-        };
-    }
-
-    pub fn step(&mut self, id: TaskId, step: Step) {
-        let Some(task) = self.files.tasks.get(&id) else { return };
-        let host = task.host;
-        if self.hosts[host].life != task.life {
-            return self.end(id); // its daemon died, and its marks on the stub stay
-        }
-        match step {
-            Step::Marked => {
-                self.mark(id, true);
-                self.call(id, 3, Step::Looked);
-            }
-            Step::Looked => self.enters(id, host),
-            Step::Closes => self.closes(id, host),
-            Step::Closed => {
-                self.mark(id, false);
-                self.end(id);
-            }
-            Step::Left => {
-                self.mark(id, false);
-                self.again(id);
-            }
-            Step::Stepped => self.mark(id, false),
-            Step::Waited(claim) => self.waited(id, host, claim),
-            Step::Ended(claim) => {
-                self.publish(id, claim);
-                self.restart(id);
-            }
-            Step::Begun => self.claims(id, host),
-            Step::Claimed(claim) => {
-                let stub = &mut self.files.stubs[self.files.tasks[&id].file];
-                if stub.marks.insert(Mark::Change(claim.generation)) {
-                    stub.claim = Some(claim);
-                }
-                self.call(id, 1, Step::Checked(claim));
-            }
-            Step::Checked(claim) => self.checks(id, host, claim),
-            Step::Copied(claim) => self.call(id, CALLS_OF_RECORD, Step::Published(claim)),
-            Step::Published(claim) => self.published(id, host, claim),
-        }
-    }
-
-    /// Restarts a writer if it still has the file open.
-    fn again(&mut self, id: TaskId) {
-        let now = self.now();
-        let Some(task) = self.files.tasks.get_mut(&id) else { return };
-        if task.until.is_some_and(|until| now >= until) {
-            return self.end(id);
-        }
+    fn opens(&mut self, host: HostId, key: u64, usage: Use, until: Option<Time>) {
+        let Some(node) = self.hosts[host].holds.as_ref().map(|holds| holds.node) else { return };
         self.files.begun += 1;
-        (task.entry, task.began) = (self.files.begun, now);
-        self.call(id, 1, Step::Marked);
+        let (id, began) = (self.files.begun, self.now());
+        let (loaded, waits, copied, attempts, valid) = (false, None, None, 0, false);
+        let task = Task { host, node, key, usage, began, until, loaded, waits, copied, attempts, valid };
+        self.files.tasks.insert(id, task);
+        if until.is_none() {
+            self.files.moves.insert((host, key), id);
+        }
+        self.feed(host, node, Event::Opened(key));
+        let at = self.attributes(key, CALLS_OF_STUB);
+        self.push(at, Happens::Task(id, Part::Next));
     }
 
-    fn restart(&mut self, id: TaskId) {
-        match self.files.tasks.get(&id).map(|task| task.until.is_some()) {
-            Some(true) => self.again(id),
-            Some(false) => self.call(id, 1, Step::Begun),
-            None => {}
-        }
-    }
-
-    fn enters(&mut self, id: TaskId, host: HostId) {
-        let marks = self.look(id);
-        let task = &self.files.tasks[&id];
-        let (loaded, until, began) = (task.loaded, task.until.unwrap_or_default(), task.began);
-        let gone = marks.claim.is_some_and(|claim| self.over(host, claim.node));
-        match share::enter(Some(loaded), &marks, |_| gone) {
-            Enter::Load(generation) => {
-                self.files.tasks.get_mut(&id).expect("it looked").loaded = generation;
-                self.call(id, CALLS_OF_RECORD, Step::Looked);
+    pub fn task(&mut self, id: TaskId, part: Part) {
+        let Some(task) = self.files.tasks.get(&id) else { return };
+        match part {
+            Part::Next => self.tries(id),
+            Part::Operated(permit) => self.operated(id, permit),
+            Part::Copied(permit) => {
+                self.update(id, |task| task.copied = Some(permit));
+                self.claims(id);
             }
-            Enter::Go => {
-                let now = self.now();
-                self.counts.entered(now.since(began));
-                self.files.tasks.get_mut(&id).expect("it looked").writes = true;
-                self.push(until.max(now), Happens::Step(id, Step::Closes));
-            }
-            Enter::Wait(claim) => {
-                self.call(id, 1, Step::Stepped);
-                self.wait(id, claim);
-            }
-            Enter::End(claim) => {
-                self.call(id, 1, Step::Stepped);
-                self.call(id, CALLS_OF_RECORD, Step::Ended(claim));
-            }
-        }
-    }
-
-    fn closes(&mut self, id: TaskId, host: HostId) {
-        let task = &self.files.tasks[&id];
-        // A request to leave arrived in between and closes the file.
-        if !task.writes {
-            return;
-        }
-        match share::written(self.standing(host, task.node), false) {
-            Written::Acknowledge => {
-                self.files.tasks.get_mut(&id).expect("it writes").writes = false;
-                self.call(id, 1, Step::Closed);
-            }
-            Written::Wait => {
-                let at = self.now() + PAUSE;
-                self.push(at, Happens::Step(id, Step::Closes));
-            }
-            Written::Again => self.end(id),
-        }
-    }
-
-    fn waited(&mut self, id: TaskId, host: HostId, claim: Claim) {
-        let task = self.files.tasks.get_mut(&id).expect("it waits");
-        task.waits += 1;
-        if task.waits > WAITS_MAX {
-            self.counts.moves_failed += u64::from(task.until.is_none());
-            return self.end(id);
-        }
-        let marks = self.look(id);
-        let gone = self.over(host, claim.node);
-        let file = self.files.tasks[&id].file;
-        if share::stands(&claim, &marks, |_| gone) {
-            self.attributes(file, 1);
-            return self.wait(id, claim);
-        }
-        self.restart(id);
-    }
-
-    /// Publishes the next generation, unless another task was faster.
-    fn publish(&mut self, id: TaskId, claim: Claim) -> Created {
-        let file = self.files.tasks[&id].file;
-        let stub = &mut self.files.stubs[file];
-        let highest = stub.look().generation;
-        let created = highest + 1 == claim.generation;
-        if created {
-            stub.marks.insert(Mark::Layout(claim.generation));
-        }
-        let machine = self.hosts[self.files.tasks[&id].host].machine.as_ref();
-        for mark in share::litter(&stub.marks, |node| machine.is_some_and(|machine| machine.is_over(node))) {
-            stub.marks.remove(&mark);
-        }
-        if created { Created::Yes } else { Created::Exists { mine: false } }
-    }
-
-    fn claims(&mut self, id: TaskId, host: HostId) {
-        let (marks, me) = (self.look(id), self.files.tasks[&id].node);
-        let gone = marks.claim.is_some_and(|claim| self.over(host, claim.node));
-        match share::begin(me, true, &marks, |_| gone) {
-            Begin::Claim(claim) => self.call(id, 1, Step::Claimed(claim)),
-            Begin::Wait(claim) => self.wait(id, claim),
-            Begin::End(claim) => self.call(id, CALLS_OF_RECORD, Step::Ended(claim)),
-        }
-    }
-
-    fn checks(&mut self, id: TaskId, host: HostId, claim: Claim) {
-        let marks = self.look(id);
-        let gone: BTreeSet<Node> = marks.writers.iter().copied().filter(|node| self.over(host, *node)).collect();
-        match share::step(&claim, &marks, |node| gone.contains(&node)) {
-            Next::Go => {
-                let (now, copy) = (self.now(), self.setup.load.copy);
-                self.files.tasks.get_mut(&id).expect("it looked").copied = copy;
-                self.push(now + copy, Happens::Step(id, Step::Copied(claim)));
-            }
-            Next::Retry => self.call(id, 1, Step::Begun),
-            Next::Drain(nodes) => {
-                let task = self.files.tasks.get_mut(&id).expect("it looked");
-                task.waits += 1;
-                let (file, gives_up) = (task.file, task.waits > WAITS_MAX);
-                if gives_up {
-                    self.counts.moves_failed += 1;
-                    self.publish(id, claim);
-                    return self.end(id);
+            Part::GivesUp(since) if task.waits == Some(since) => {
+                match task.until {
+                    Some(_) => self.counts.refused += 1,
+                    None => self.counts.moves_failed += 1,
                 }
-                self.ring(file, nodes.into_iter().collect());
-                let at = self.now() + PAUSE;
-                self.attributes(file, 1);
-                self.push(at, Happens::Step(id, Step::Checked(claim)));
+                self.closes(id);
             }
+            Part::GivesUp(_) => {}
         }
     }
 
-    fn published(&mut self, id: TaskId, host: HostId, claim: Claim) {
-        let (node, began, copied) = {
-            let task = &self.files.tasks[&id];
-            (task.node, task.began, task.copied)
+    fn update(&mut self, id: TaskId, change: impl FnOnce(&mut Task)) {
+        change(self.files.tasks.get_mut(&id).expect("a task under way"));
+    }
+
+    /// Begins an operation, or waits for a hold.
+    fn tries(&mut self, id: TaskId) {
+        let Some(task) = self.files.tasks.get(&id) else { return };
+        let (host, node, key, usage, until) = (task.host, task.node, task.key, task.usage, task.until);
+        let loaded = task.loaded;
+        let Some(permit) = self.begin(host, node, key, usage) else {
+            self.waits(id);
+            self.files.waiting.entry((host, key)).or_default().push(id);
+            return self.feed(host, node, Event::Want(key, usage));
         };
-        let standing = self.standing(host, node);
-        if share::published(Created::Yes, standing) == Published::Wait {
-            let at = self.now() + PAUSE;
-            return self.push(at, Happens::Step(id, Step::Published(claim)));
-        }
-        let created = self.publish(id, claim);
-        match share::published(created, standing) {
-            Published::Happened => {
-                let span = self.now().since(began);
-                self.counts.moved(span.since(copied));
-                let file = self.files.tasks[&id].file;
-                self.attributes(file, 2);
+        self.update(id, |task| task.waits = None);
+        let caches = permit.mode.caches();
+        if until.is_none() {
+            if !caches {
+                // Others may write beside this hold.
+                self.update(id, |task| task.usage = Use::Alone);
+                return self.tries(id);
             }
-            Published::Not | Published::Unknown | Published::Wait => self.counts.moves_failed += 1,
+            let at = self.attributes(key, CALLS_OF_VIEW) + self.setup.load.copy;
+            return self.push(at, Happens::Task(id, Part::Copied(permit)));
         }
-        self.end(id);
+        if usage == Use::Grow {
+            self.files.written.insert((host, key, id));
+        }
+        let at = self.attributes(key, if loaded { u32::from(!caches) } else { CALLS_OF_VIEW });
+        self.push(at, Happens::Task(id, Part::Operated(permit)));
+    }
+
+    /// Begins a wait, unless one is under way.
+    fn waits(&mut self, id: TaskId) {
+        let now = self.now();
+        let task = self.files.tasks.get_mut(&id).expect("a task under way");
+        if task.waits.is_none() {
+            task.waits = Some(now);
+            self.push(now + WAIT_MAX, Happens::Task(id, Part::GivesUp(now)));
+        }
+    }
+
+    fn operated(&mut self, id: TaskId, permit: Permit) {
+        let (now, every) = (self.now(), self.setup.load.operate_every);
+        let task = &self.files.tasks[&id];
+        let (host, node, key, writes) = (task.host, task.node, task.key, task.usage == Use::Grow);
+        let (began, until, loaded) = (task.began, task.until.unwrap_or_default(), task.loaded);
+        match self.finish(host, node, key, &permit) {
+            Written::Wait => return self.push(now + PAUSE, Happens::Task(id, Part::Operated(permit))),
+            Written::Again => {
+                self.files.written.remove(&(host, key, id));
+                return self.tries(id);
+            }
+            Written::Acknowledge => {}
+        }
+        self.files.written.remove(&(host, key, id));
+        self.counts.operated(permit.mode.caches());
+        if !loaded {
+            self.update(id, |task| task.loaded = true);
+            let times = if writes { &mut self.counts.enter } else { &mut self.counts.open };
+            times.add(now.since(began));
+        }
+        if writes && self.files.behind.insert((host, key)) {
+            self.push(now + SIZE_AFTER, Happens::Size(host, key));
+        }
+        if now >= until {
+            return self.closes(id);
+        }
+        self.push((now + every).min(until), Happens::Task(id, Part::Next));
+    }
+
+    /// Sets a deferred size, without a recall.
+    pub fn size(&mut self, host: HostId, key: u64) {
+        if self.files.settle(host, key) {
+            self.attributes(key, 1);
+        }
+    }
+
+    fn closes(&mut self, id: TaskId) {
+        let Some(task) = self.files.tasks.remove(&id) else { return };
+        if task.until.is_none() {
+            self.files.moves.remove(&(task.host, task.key));
+        }
+        if task.usage == Use::Grow {
+            self.size(task.host, task.key);
+        }
+        self.feed(task.host, task.node, Event::Closed(task.key));
+    }
+
+    /// A use that the host waits for is possible.
+    pub fn ready(&mut self, host: HostId, key: u64, usage: Use) {
+        if usage == Use::Change {
+            return self.changed(host, key);
+        }
+        let waiting = self.files.waiting.remove(&(host, key)).unwrap_or_default();
+        waiting.into_iter().for_each(|id| self.tries(id));
+    }
+
+    fn claims(&mut self, id: TaskId) {
+        self.waits(id);
+        let task = &self.files.tasks[&id];
+        let (host, node, key) = (task.host, task.node, task.key);
+        self.feed(host, node, Event::Want(key, Use::Change));
+    }
+
+    /// Time for which a claim is kept before the publication.
+    pub fn copy_under_claim(&mut self, host: HostId, key: u64) -> Time {
+        let Some(id) = self.files.moves.get(&(host, key)).copied() else { return Time::ZERO };
+        self.update(id, |task| task.waits = None);
+        if self.files.tasks[&id].attempts > 0 { self.setup.load.copy } else { Time::ZERO }
+    }
+
+    /// Whether a move has a valid copy under its claim.
+    pub fn is_copied(&mut self, host: HostId, node: Node, key: u64) -> bool {
+        let Some(id) = self.files.moves.get(&(host, key)).copied() else { return false };
+        let task = &self.files.tasks[&id];
+        let (copied, attempts) = (task.copied, task.attempts);
+        let acknowledged = |permit| self.finish(host, node, key, &permit) == Written::Acknowledge;
+        let valid = attempts > 0 || copied.is_some_and(acknowledged);
+        self.update(id, |task| task.valid = valid);
+        valid
+    }
+
+    /// A generation was published for a move: with the new layout, or the claim was in vain.
+    fn changed(&mut self, host: HostId, key: u64) {
+        let Some(id) = self.files.moves.get(&(host, key)).copied() else { return };
+        let (now, copy) = (self.now(), self.setup.load.copy);
+        let task = self.files.tasks.get_mut(&id).expect("a move under way");
+        task.attempts += 1;
+        if task.valid {
+            let span = now.since(task.began).since(Time(copy.0 * u64::from(task.attempts)));
+            self.counts.change.add(span);
+        } else if task.attempts < ATTEMPTS_MAX {
+            return self.claims(id);
+        } else {
+            self.counts.moves_failed += 1;
+        }
+        self.closes(id);
     }
 }

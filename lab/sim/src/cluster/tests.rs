@@ -31,10 +31,11 @@ fn what_is_asked_is_what_follows_from_the_load() {
     let (figures, demand) = (run(&setup), Demand(&setup));
     let servers = f64::from(setup.costs.servers);
     assert!(is_near(figures.namespace_share, demand.namespace(100) / servers, 0.1), "{figures:?}");
+    assert!(is_near(figures.store_share, demand.store(100), 0.1), "{figures:?} and {}", demand.store(100));
     assert!(is_near(figures.leader_share, demand.leader(100), 0.1), "{figures:?}");
     assert!(is_near(figures.renewals, 100.0 / 1.6, 0.05), "{figures:?}");
     assert!(figures.order_s > 0.0 && figures.order_s < 0.01, "{figures:?}");
-    assert_eq!((figures.lapses, figures.expelled, figures.moves_failed, figures.takeover_s), (0, 0, 0, None));
+    assert_eq!((figures.lapses, figures.expelled, figures.refused, figures.takeover_s), (0, 0, 0, None));
     assert!(figures.moves > 150 && figures.enter_ms > 0.0, "{figures:?}");
 }
 
@@ -72,34 +73,65 @@ fn another_leads_within_ten_seconds_and_with_many_gone_at_once_still_soon() {
 }
 
 #[test]
-fn what_dead_nodes_leave_is_ended_and_nothing_waits_for_ever() {
+fn what_dead_nodes_leave_is_settled_and_nothing_waits_for_ever() {
     let load = Load {
-        opens: 0.0,
+        opens: 1.0,
         writes: 4.0,
         shared: 1.0,
         moves: 60.0,
-        fail_every: Some(Time::from_secs(2)),
+        fail_every: Some(Time::from_secs(20)),
         away: Time::from_secs(4),
         ..Load::default()
     };
     let mut world = World::new(Setup { nodes: 12, load, ..Setup::default() });
     world.start();
     world.until(Time::from_secs(60));
-    let dead: Vec<_> = world.files.writers().into_iter().filter(|node| world.is_over(*node)).collect();
-    assert!(!dead.is_empty(), "some died while they wrote");
+    assert!((1..=12).any(|number| world.is_over(policy::cluster::Node(number))), "some died");
+    assert!(world.counts.recalls > 100 && world.counts.change.count() > 100);
     // No new load arrives.
-    let quiet = Load { writes: 0.0, moves: 0.0, fail_every: None, batches: 0.0, ..world.setup.load.clone() };
+    let quiet =
+        Load { opens: 0.0, writes: 0.0, moves: 0.0, fail_every: None, batches: 0.0, ..world.setup.load.clone() };
     world.setup.load = quiet;
-    world.until(Time::from_secs(120));
-    assert_eq!(world.files.under_way(), 0);
-    let failed = world.counts.moves_failed;
-    assert_eq!(failed, 0);
+    world.until(Time::from_secs(200));
+    assert_eq!((world.files.under_way(), world.counts.refused, world.counts.moves_failed), (0, 0, 0));
+    assert!(world.counts.settlements > 0, "files of nodes that are over were opened");
+}
+
+#[test]
+fn a_hold_of_its_own_file_takes_two_requests_and_shared_files_cost_more_with_each_holder() {
+    let at = |shared, nodes| {
+        let load = Load { shared, moves: 0.0, batches: 0.0, ..small(1).load };
+        run(&Setup { gone: 0, load, ..small(nodes) })
+    };
+    let (own, few, many) = (at(0.0, 20), at(1.0, 20), at(1.0, 80));
+    assert!(own.recalls == 0.0 && own.requests < 2.1 && own.cached == 1.0, "{own:?}");
+    assert!(few.cached < 0.5, "{few:?}");
+    assert!(many.store_share > 6.0 * few.store_share, "{few:?} and {many:?}");
+}
+
+#[test]
+fn a_node_without_a_session_makes_all_list_its_lease_unless_the_watchers_alone_do() {
+    // A lease of a large cluster is longer than a session.
+    let lease = Config { lease: Time::from_secs(15), renew_every: Time::from_millis(4800), ..Config::default() };
+    let load = Load { fail_every: Some(Time::from_secs(10)), ..small(1).load };
+    let names = |watchers_alone| {
+        run(&Setup {
+            gone: 0,
+            watchers_alone,
+            lease: lease.clone(),
+            load: load.clone(),
+            warm_up: Time::from_secs(10),
+            ..small(60)
+        })
+        .names
+    };
+    assert!(names(false) > 1.5 * names(true), "{} and {}", names(false), names(true));
 }
 
 /// A cluster without operations on files.
 fn idle(nodes: u32) -> Setup {
     let load = Load { opens: 0.0, writes: 0.0, moves: 0.0, batches: 0.0, ..small(1).load };
-    Setup { nodes, gone: 0, load, ..small(1) }
+    Setup { nodes, gone: 0, load, warm_up: Time::from_secs(10), ..small(1) }
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! The world: hosts that come and go, their leases, the servers, and the counters.
+//! The world: hosts that come and go, their leases and holds, the servers, and the counters.
 
 mod counts;
 mod daemons;
 
 use super::demand::{CALLS_OF_BATCH, Demand};
 use super::directory::{Directory, Name};
-use super::files::{Files, Step, TaskId};
+use super::files::{Files, Part, TaskId};
+use super::holds::{self, Holds};
 use super::queue::Queue;
-use super::{CALLS_OF_OPEN, Figures, Setup};
+use super::{Figures, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::generate::Rng;
 use counts::Counts;
@@ -15,6 +16,9 @@ use policy::Time;
 use policy::cluster::Node;
 use policy::cluster::idle::{self, Share};
 use policy::cluster::lease::{Config, Event, Membership};
+use policy::holders::node::{Action, Use};
+use policy::holders::table::Table;
+use std::collections::BTreeMap;
 
 /// Maximum wait for a new leader.
 const TAKEOVER_MAX: Time = Time::from_secs(120);
@@ -45,17 +49,19 @@ pub(super) enum Happens {
     Comes(HostId),
     Fails,
     Opens(HostId),
-    Opened {
-        asked: Time,
-    },
     Writes(HostId),
     Moves,
     Sends(HostId),
-    Step(TaskId, Step),
-    Rung {
-        file: usize,
-        nodes: Vec<Node>,
+    Task(TaskId, Part),
+    /// A deferred size is due.
+    Size(HostId, u64),
+    /// A call of the store, a step of a file, or a listing for holds has ended.
+    Acted {
+        host: HostId,
+        node: Node,
+        action: Action,
     },
+    HoldsTick(HostId),
     /// An operator orders a change of a target.
     Orders,
     /// All nodes have received it.
@@ -74,8 +80,9 @@ pub(super) struct Host {
     tick_at: Option<Time>,
     /// End of its lease, by its latest renewal.
     until: Time,
-    /// Generation of its daemon; tasks of an earlier one are void.
-    pub life: u32,
+    /// Whether the host had a number before.
+    pub joined: bool,
+    pub holds: Option<Holds>,
     /// Lease configuration of its current number.
     lease: Config,
 }
@@ -86,23 +93,25 @@ pub(super) struct World {
     pub rng: Rng,
     pub hosts: Vec<Host>,
     pub files: Files,
-    directory: Directory,
+    /// Table of holders in the store.
+    pub table: Table,
+    /// Host that has or had a number.
+    pub host_of: BTreeMap<Node, HostId>,
+    pub directory: Directory,
     servers: Vec<Queue>,
-    store: Queue,
+    pub store: Queue,
     leader: Queue,
     leads: Option<HostId>,
     pub counts: Counts,
 }
 
-/// Runs the simulation: half the span as warm-up, the span, then the failure of the leader.
+/// Runs the simulation: the warm-up, the span, then the failure of the leader.
 pub fn run(setup: &Setup) -> Figures {
     let mut world = World::new(setup.clone());
     world.start();
-    let warm = Time(setup.span.0 / 2);
-    world.until(warm);
+    world.until(setup.warm_up);
     world.count_anew();
-    let end = warm + setup.span;
-    world.until(end);
+    world.until(setup.warm_up + setup.span);
     let mut figures = world.figures(setup.span);
     figures.takeover_s = world.takeover().map(Time::as_secs_f64);
     figures
@@ -114,7 +123,9 @@ impl World {
             queue: EventQueue::new(),
             rng: Rng::new(setup.seed, 0),
             hosts: Vec::new(),
-            files: Files::new(setup.nodes as usize),
+            files: Files::new(u64::from(setup.nodes)),
+            table: holds::table((1..=setup.nodes).map(|number| Node(setup.past + number))),
+            host_of: BTreeMap::new(),
             directory: Directory::new(setup.past, setup.plain),
             servers: vec![Queue::default(); setup.costs.servers.max(1) as usize],
             store: Queue::default(),
@@ -132,7 +143,8 @@ impl World {
             let lease = self.setup.lease_beside(host);
             let node = self.directory.claim(lease.lease);
             self.directory.rename(node, Name::New, Name::Beat(0));
-            self.hosts.push(Host { machine: None, tick_at: None, until: Time::ZERO, life: 0, lease });
+            let (machine, holds, tick_at) = (None, None, None);
+            self.hosts.push(Host { machine, tick_at, until: Time::ZERO, joined: false, holds, lease });
             let at = Time(self.rng.below(spread.max(1)));
             self.queue.push(at, Rank::Completion, Happens::Joined(host, node));
         }
@@ -148,7 +160,7 @@ impl World {
         }
         if load.order_every.is_some() {
             // The first order comes within the counted span.
-            self.queue.push(self.setup.span, Rank::Arrival, Happens::Orders);
+            self.queue.push(self.setup.warm_up + Time(self.setup.span.0 / 2), Rank::Arrival, Happens::Orders);
         }
         for lower in 0..self.hosts.len() {
             if Demand(&self.setup).share(lower) != Share::None {
@@ -218,14 +230,11 @@ impl World {
             }
             Happens::Opens(host) => {
                 self.later(load.opens, Happens::Opens(host));
-                let file = self.files.any(&mut self.rng);
-                let (asked, at) = (self.now(), self.attributes(file, CALLS_OF_OPEN));
-                self.push(at, Happens::Opened { asked });
+                self.uses(host, Use::Read);
             }
-            Happens::Opened { asked } => self.counts.open.add(self.now().since(asked)),
             Happens::Writes(host) => {
                 self.later(load.writes, Happens::Writes(host));
-                self.writes(host);
+                self.uses(host, Use::Grow);
             }
             Happens::Moves => {
                 self.later(load.moves, Happens::Moves);
@@ -237,8 +246,10 @@ impl World {
                     self.sends();
                 }
             }
-            Happens::Step(task, step) => self.step(task, step),
-            Happens::Rung { file, nodes } => self.rung(file, &nodes),
+            Happens::Task(task, part) => self.task(task, part),
+            Happens::Size(host, key) => self.size(host, key),
+            Happens::Acted { host, node, action } => self.acted(host, node, action),
+            Happens::HoldsTick(host) => self.holds_tick(host),
             Happens::Orders => {
                 let Some(every) = load.order_every else { return };
                 self.queue.push(self.now() + every, Rank::Arrival, Happens::Orders);
@@ -285,18 +296,14 @@ impl World {
     }
 
     /// Makes calls for a stub one after the other; returns the time of the last answer.
-    pub fn attributes(&mut self, file: usize, calls: u32) -> Time {
-        let (cost, way) = (self.setup.costs.attribute, self.setup.costs.round_trip);
-        let server = file % self.servers.len();
-        let now = self.now();
+    pub fn attributes(&mut self, key: u64, calls: u32) -> Time {
+        let (cost, way, now) = (self.setup.costs.attribute, self.setup.costs.round_trip, self.now());
+        if calls == 0 {
+            return now;
+        }
+        let server = key as usize % self.servers.len();
         // One turn for all of them, and a round trip for each.
         self.servers[server].take(now, Time(cost.0 * u64::from(calls))) + Time(way.0 * u64::from(calls))
-    }
-
-    /// Requests nodes to leave a file; the notification goes to all nodes.
-    pub fn ring(&mut self, file: usize, nodes: Vec<Node>) {
-        let at = self.bell();
-        self.push(at, Happens::Rung { file, nodes });
     }
 
     /// Makes a call on one lease file.
@@ -312,7 +319,7 @@ impl World {
     }
 
     /// Lets every server list its names.
-    fn list(&mut self) -> Time {
+    pub fn list(&mut self) -> Time {
         let (names, count) = (self.directory.names(), self.servers.len() as u64);
         self.counts.names += names;
         let cost = self.setup.costs.list + Time(self.setup.costs.name.0 * names / count);

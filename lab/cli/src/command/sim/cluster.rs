@@ -6,19 +6,20 @@ use crate::table::{self, Column, Output, column};
 use clap::Args;
 use node::control::Problem;
 use policy::Time;
-use sim::cluster::{Costs, Figures, Setup, run};
+use sim::cluster::{Costs, Figures, Load, Setup, run};
 
-/// One volume on many nodes: leases, files that they write and move, and the figures at which a part has no more to
-/// give
+/// One volume on many nodes: leases, holds of files, moves, and the number of nodes at which each server saturates
 ///
-/// Every node runs the machine of the live volume; what it asks of the shared file system, of the store and of the
-/// leader takes its turn there. Costs of calls are those of the processor, measured on one machine
-/// (docs/results/cluster-scale.md). At the end of each run the leader is killed.
+/// Every node runs the machines of the live volume for its lease and its holds, and the store serves the table of
+/// holders. Each call waits for its turn at the shared file system, the store or the leader. Costs of calls are
+/// processor times, measured on one machine (docs/results/cluster-scale.md). At the end of each run the leader is
+/// killed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   entrepot-lab sim cluster
   entrepot-lab sim cluster --nodes 3,10,100,1000,3000 --output csv
+  entrepot-lab sim cluster --nodes 1000 --shared 50            every second use is of a file of all nodes
   entrepot-lab sim cluster --nodes 1000 --watchers 1000        every node lists the leases every second
   entrepot-lab sim cluster --nodes 1000 --gone 40              a rack fails, and the leader is in it")]
 pub struct Cluster {
@@ -38,6 +39,16 @@ pub struct Cluster {
     /// Number of the lowest nodes that look at the leases of the others every second; the live volume has 4.
     #[arg(long, default_value_t = policy::cluster::lease::Config::default().watchers, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
+    /// Let only these nodes list often: in the live volume each node does that for a while once the table of holders names
+    /// a node without a session, or one with a claim.
+    #[arg(long)]
+    watchers_alone: bool,
+    /// Time between failures of nodes.
+    #[arg(long, default_value = "20s", value_name = "TIME", value_parser = span)]
+    fail_every: Time,
+    /// Percentage of opened files that all nodes use.
+    #[arg(long, default_value_t = 10, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
+    shared: u32,
     /// Servers of the namespace.
     #[arg(long, default_value_t = Costs::default().servers, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     servers: u32,
@@ -47,7 +58,7 @@ pub struct Cluster {
     /// Number of the lowest nodes that fail at the end, the leader first.
     #[arg(long, default_value_t = 1, value_name = "N")]
     gone: u32,
-    /// Time that is counted, after half as long that is not.
+    /// Time that is counted, after 70 s that are not.
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = span)]
     span: Time,
     /// Seed of the simulation.
@@ -78,9 +89,11 @@ impl Cluster {
             targets: self.targets,
             past: self.past,
             plain: self.plain,
+            watchers_alone: self.watchers_alone,
             lease: policy::cluster::lease::Config { watchers: self.watchers, ..usual.lease },
             costs: Costs { servers: self.servers, name, ..usual.costs },
-            load: usual.load,
+            load: Load { shared: f64::from(self.shared) / 100.0, fail_every: Some(self.fail_every), ..usual.load },
+            warm_up: usual.warm_up,
             span: self.span,
             gone: self.gone,
             seed: self.seed,
@@ -92,7 +105,7 @@ fn columns() -> Vec<Column<'static, Figures>> {
     vec![
         column("nodes", |of: &Figures| of.nodes).shown("nodes", 0),
         column("renewals", |of: &Figures| of.renewals).shown("renewals/s", 1),
-        column("looks", |of: &Figures| of.looks).shown("looks/s", 1),
+        column("looks", |of: &Figures| of.looks),
         column("names", |of: &Figures| of.names).shown("names/s", 0),
         column("lapses", |of: &Figures| of.lapses).shown("lapsed", 0),
         column("expelled", |of: &Figures| of.expelled).shown("expelled", 0),
@@ -100,13 +113,19 @@ fn columns() -> Vec<Column<'static, Figures>> {
         column("namespace_share", |of: &Figures| of.namespace_share).digits(4).percent("namespace %", 1),
         column("namespace_busy", |of: &Figures| of.namespace_busy).digits(4),
         column("open_ms", |of: &Figures| of.open_ms).digits(3).shown("open ms", 2),
-        column("enter_ms", |of: &Figures| of.enter_ms).digits(3).shown("enter ms", 2),
+        column("enter_ms", |of: &Figures| of.enter_ms).digits(3).shown("write ms", 2),
+        column("wait_ms", |of: &Figures| of.wait_ms).digits(3).shown("p99 ms", 1),
+        column("refused", |of: &Figures| of.refused).shown("refused", 0),
+        column("cached", |of: &Figures| of.cached).digits(4).percent("cached %", 0),
+        column("requests", |of: &Figures| of.requests).digits(3).shown("requests/open", 2),
+        column("steps", |of: &Figures| of.steps).digits(3).shown("calls/open", 2),
+        column("recalls", |of: &Figures| of.recalls).digits(1).shown("recalls/s", 1),
         column("moves", |of: &Figures| of.moves),
         column("moves_failed", |of: &Figures| of.moves_failed),
         column("move_ms", |of: &Figures| of.move_ms).digits(3).shown("move ms", 1),
         column("store_calls", |of: &Figures| of.store_calls).shown("store/s", 0),
         column("store_share", |of: &Figures| of.store_share).digits(4).percent("store %", 1),
-        column("events", |of: &Figures| of.events).shown("events/s", 0),
+        column("events", |of: &Figures| of.events),
         column("leader_share", |of: &Figures| of.leader_share).digits(4).percent("leader %", 1),
         column("leader_lag_s", |of: &Figures| of.leader_lag_s).digits(3),
         column("takeover_s", |of: &Figures| of.takeover_s).shown("takeover s", 1),
@@ -127,11 +146,11 @@ fn text(columns: &[Column<'_, Figures>], figures: &[Figures]) -> String {
     let Some(of) = figures.last() else { return text };
     let lines = [
         format!(
-            "nodes whose leases the namespace serves: {}; with what they do to files: {}",
+            "nodes whose leases the namespace serves: {}; with their calls for files: {}",
             of.lease_nodes, of.namespace_nodes
         ),
         format!(
-            "nodes whose batches the store serves: {}; whose events the leader takes in: {}",
+            "nodes that the store serves: {}; whose events the leader processes: {}",
             of.store_nodes, of.leader_nodes
         ),
         format!(

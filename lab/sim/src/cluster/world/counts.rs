@@ -22,15 +22,26 @@ pub(in crate::cluster) struct Counts {
     pub change: Latencies,
     pub order: Time,
     pub moves_failed: u64,
+    /// Files opened, and those given up after a wait.
+    pub uses: u64,
+    pub refused: u64,
+    /// Operations on files, and those under a mode that caches.
+    pub operations: u64,
+    pub cached: u64,
+    /// Calls of the store for holds: all, requests for files, messages.
+    pub sent: u64,
+    pub requests: u64,
+    pub recalls: u64,
+    /// Calls at the namespace that steps of holds make.
+    pub steps: u64,
+    /// Sizes settled from objects after a node that is over.
+    pub settlements: u64,
 }
 
 impl Counts {
-    pub fn entered(&mut self, span: Time) {
-        self.enter.add(span);
-    }
-
-    pub fn moved(&mut self, span: Time) {
-        self.change.add(span);
+    pub fn operated(&mut self, cached: bool) {
+        self.operations += 1;
+        self.cached += u64::from(cached);
     }
 }
 
@@ -54,6 +65,12 @@ impl World {
             namespace_busy: (most / span).min(1.0),
             open_ms: counts.open.mean_ms(),
             enter_ms: counts.enter.mean_ms(),
+            wait_ms: counts.open.quantile_ms(0.99).max(counts.enter.quantile_ms(0.99)),
+            refused: counts.refused,
+            cached: counts.cached as f64 / counts.operations.max(1) as f64,
+            requests: (counts.requests + counts.recalls) as f64 / counts.uses.max(1) as f64,
+            steps: counts.steps as f64 / counts.uses.max(1) as f64,
+            recalls: per_second(counts.recalls),
             moves: counts.change.count(),
             moves_failed: counts.moves_failed,
             move_ms: counts.change.mean_ms(),

@@ -6,6 +6,7 @@ use crate::event::Rank;
 use policy::Time;
 use policy::cluster::lease::{Action, Event, Membership};
 use policy::cluster::{Node, Standing};
+use policy::holders;
 use policy::machine::Machine;
 
 /// Calls for the text of a lease file that a node sees for the first time.
@@ -28,20 +29,18 @@ impl World {
     pub(super) fn joined(&mut self, host: HostId, node: Node) {
         let now = self.now();
         // A node that is up from the start has the other leases in its state.
-        let is_first = self.hosts[host].life == 0;
+        let is_first = !std::mem::replace(&mut self.hosts[host].joined, true);
         let lease = self.hosts[host].lease.clone();
         self.hosts[host].until = now + lease.lease;
         let mut machine = Membership::new(lease, now, node, now);
         if is_first {
             while machine.poll().is_some() {}
-            self.hosts[host].life = 1;
             let listing = self.directory.listing();
             machine.handle(now, listing);
-            self.hosts[host].machine = Some(machine);
-            return self.carry(host, true);
         }
         self.hosts[host].machine = Some(machine);
-        self.carry(host, false);
+        self.start_holds(host, node);
+        self.carry(host, is_first);
     }
 
     /// Starts a daemon: it lists, takes a number, and renames its file.
@@ -52,14 +51,13 @@ impl World {
         self.hosts[host].lease = lease;
         let at = (0..3).map(|_| self.rename(node)).max().unwrap_or(listed);
         self.directory.rename(node, Name::New, Name::Beat(0));
-        self.hosts[host].life += 1;
         self.push(at.max(listed), Happens::Joined(host, node));
     }
 
     pub fn fail(&mut self, host: HostId) {
         let of = &mut self.hosts[host];
-        (of.machine, of.tick_at) = (None, None);
-        of.life += 1;
+        (of.machine, of.holds, of.tick_at) = (None, None, None);
+        self.files.forget(host);
         if self.leads == Some(host) {
             self.leads = None;
         }
@@ -103,7 +101,8 @@ impl World {
                     let cost = Time(self.setup.costs.attribute.0 * u64::from(CALLS_OF_TEXT));
                     self.lease_call(server, cost);
                 }
-                Action::Came { .. } | Action::Left { .. } => {}
+                Action::Came { .. } => {}
+                Action::Left { node: other } => self.feed(host, node, holders::node::Event::Over(other)),
             }
         }
         let now = self.now();
@@ -115,11 +114,11 @@ impl World {
         }
     }
 
-    /// Returns whether a node is over, by a host's state; if not, the host's machine gets a request to check.
+    /// Returns whether a node is over, by a host's state; if not, the host lists the leases often for a while.
     pub fn over(&mut self, host: HostId, node: Node) -> bool {
         let Some(machine) = &self.hosts[host].machine else { return false };
         let (me, is_over) = (machine.node(), machine.is_over(node));
-        if !is_over && me != node {
+        if !is_over && me != node && !self.setup.watchers_alone {
             self.hears(host, me, Event::Asked);
         }
         is_over
