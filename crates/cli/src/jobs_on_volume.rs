@@ -9,6 +9,7 @@ use jobs::replication::Replication;
 use jobs::request::{Caller, CheckReport, Incoming, JobId, JobState, Protected, RecoveryEvent, StageInput, Transfer};
 use jobs::volume::{Marked, Volume};
 use node::adapt::burst::{self, Command, Mark};
+use node::control::answers::Done;
 use node::daemon::{Core, JobFacts, JobNow};
 use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
@@ -209,12 +210,12 @@ impl Volume for JobsOnVolume {
         };
         let marks = marks.iter().map(mark).collect::<Result<Vec<_>, String>>()?;
         let marked = burst::Marked { uid: owner.uid, marks };
-        burst.call(owner.uid, Command::Mark(job.to_owned(), marked)).map_err(|problem| problem.cause)?;
+        burst.call::<Done>(owner.uid, Command::Mark(job.to_owned(), marked)).map_err(|problem| problem.cause)?;
         Ok(true)
     }
 
     fn unmark_checkpoints(&self, job: &str) {
-        let ended = self.core.adapt.burst().map(|burst| burst.call(0, Command::Unmark(job.to_owned())));
+        let ended = self.core.adapt.burst().map(|burst| burst.call::<Done>(0, Command::Unmark(job.to_owned())));
         if let Some(Err(problem)) = ended {
             tracing::warn!("{job} goes on to mark checkpoints: {}", problem.cause);
         }

@@ -42,7 +42,7 @@ pub use look::{Looked, Row, There, Wanted};
 pub use manifest::ManifestIn;
 pub use object::stop::Stop;
 pub use progress::{Progress, Report};
-pub use shared::{Others, Said};
+pub use shared::{Others, Said, Share};
 pub use transfer::Transfer;
 
 use crate::file::FileTable;

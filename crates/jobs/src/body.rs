@@ -12,11 +12,6 @@ pub(crate) fn read<T: DeserializeOwned>(args: Value) -> Result<T> {
         .map_err(|e| wrong(e).try_this("restart the daemon if it is of another version than this command"))
 }
 
-/// Writes the body of an answer.
-pub(crate) fn answer<T: Serialize>(value: &T) -> Result<Value> {
-    serde_json::to_value(value).map_err(|e| Problem::failed(format!("the answer cannot be written: {e}")))
-}
-
 /// The answer to a request without a handler.
 pub(crate) fn unknown(prefix: &str, verb: &str) -> Problem {
     Problem::wrong(format!("the daemon has no request {prefix}.{verb}"))
@@ -25,5 +20,5 @@ pub(crate) fn unknown(prefix: &str, verb: &str) -> Problem {
 
 /// Sends progress to the caller; `false`: the caller is gone.
 pub(crate) fn progress<T: Serialize>(out: &mut Responder<'_>) -> impl FnMut(&T) -> bool {
-    move |value| answer(value).is_ok_and(|value| out.progress(value))
+    move |value| out.progress(value)
 }

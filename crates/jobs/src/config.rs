@@ -72,6 +72,11 @@ impl Config {
             notices: None,
         })
     }
+
+    /// This node's host, on a volume of several nodes.
+    pub(crate) fn host(&self) -> Option<String> {
+        self.known.as_ref().map(|known| known.host().to_owned())
+    }
 }
 
 /// Recognises the sources in the words of an ordinary command.

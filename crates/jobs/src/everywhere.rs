@@ -8,9 +8,10 @@
 use crate::known::{KnownJob, KnownJobs, OF_RUNNER};
 use crate::request::{Caller, JobId, SilentHosts};
 use node::calls::{Answer, Calls, SILENT, To};
+use node::control::answers::read;
 use node::control::{self, Handler, Responder, exit};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,29 +63,24 @@ impl Everywhere {
 
     /// The rows of this node and of all others that have jobs. Hosts that do not answer are reported as progress.
     fn list(&self, caller: &control::Caller, request: &Request, out: &mut Responder<'_>) -> Answer {
-        let mut rows = self.here.handle(caller, &request.command, request.args.clone(), out)?;
-        name_host(&mut rows, self.known.host());
-        let Value::Array(rows) = &mut rows else { return Ok(rows) };
+        let mut rows: Vec<Value> = read(self.here.handle(caller, &request.command, request.args.clone(), out)?)?;
         let others = self.known.elsewhere()?.into_iter().filter(|job| job.records == self.records);
         let hosts: BTreeMap<String, String> = others.map(|job| (job.node, job.host)).collect();
         let nodes = hosts.keys().cloned().collect();
         let mut silent = Vec::new();
-        for (node, answer) in self.calls.call_each(nodes, self.prefix, caller, &json!(request), LIST_MAX, &|_| true) {
-            let host = hosts.get(&node).cloned().unwrap_or_default();
+        let answers = self.calls.call_each::<Vec<Value>>(nodes, self.prefix, caller, request, LIST_MAX, &|_| true);
+        for (node, answer) in answers {
             match answer {
-                Ok(mut theirs) => {
-                    name_host(&mut theirs, &host);
-                    rows.extend(theirs.as_array_mut().map(std::mem::take).unwrap_or_default());
-                }
-                Err(_) => silent.push(host),
+                Ok(theirs) => rows.extend(theirs),
+                Err(_) => silent.push(hosts.get(&node).cloned().unwrap_or_default()),
             }
         }
         rows.sort_by_key(job_of);
         if !silent.is_empty() {
             silent.sort();
-            out.progress(json!(SilentHosts { silent }));
+            out.progress(&SilentHosts { silent });
         }
-        Ok(Value::Array(std::mem::take(rows)))
+        Ok(Value::Array(rows))
     }
 }
 
@@ -101,7 +97,7 @@ impl Handler for Everywhere {
         let is_unknown = here.as_ref().is_err_and(|problem| problem.exit_code == exit::NOT_FOUND);
         let Some(job) = is_unknown.then(|| self.elsewhere(caller, verb, id)).flatten() else { return here };
         let to = To::Node(job.node.clone());
-        let mut answer = self.calls.call(&to, self.prefix, caller, json!(request), SILENT, out);
+        let mut answer = self.calls.call(&to, self.prefix, caller, &request, SILENT, out);
         if let Err(problem) = &mut answer
             && problem.exit_code == exit::NO_DAEMON
         {
@@ -111,31 +107,17 @@ impl Handler for Everywhere {
                 gives its jobs up"
                     .to_owned();
         }
-        if let Ok(answer) = &mut answer {
-            name_host(answer, &job.host);
-        }
         answer
     }
 }
 
-/// The job that a request or a row of a list is about.
-fn job_of(value: &Value) -> Option<JobId> {
-    value.get("id").or_else(|| value.get("job"))?.as_u64().map(JobId)
+/// Number of the job that a request or a row of a list is about.
+#[derive(Deserialize)]
+struct OfJob {
+    #[serde(alias = "job")]
+    id: JobId,
 }
 
-/// Adds the host to each job of an answer.
-fn name_host(answer: &mut Value, host: &str) {
-    match answer {
-        Value::Array(rows) => rows.iter_mut().for_each(|row| name_host(row, host)),
-        Value::Object(job) => {
-            let job = match job.get_mut("summary") {
-                Some(Value::Object(summary)) => summary,
-                _ => job,
-            };
-            if job.contains_key("user") {
-                job.insert("host".into(), json!(host));
-            }
-        }
-        _ => {}
-    }
+fn job_of(value: &Value) -> Option<JobId> {
+    OfJob::deserialize(value).ok().map(|of| of.id)
 }

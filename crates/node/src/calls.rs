@@ -14,12 +14,14 @@ mod served;
 
 pub use served::Reply;
 
+use crate::control::answers::write;
 use crate::control::{Caller, Problem, Responder, exit};
 use made::{Event, Made};
 use meta::messages::{Member, Message, Packet, Talk};
 use object::admission::Admission;
 use object::workers::Pool;
 use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use served::Served;
@@ -44,12 +46,16 @@ const PROGRESS_MAX: usize = 64;
 /// Bytes of a page. Far below the output buffer of a Redis subscriber (8 MB for a minute).
 const PAGE_MAX: usize = 256 << 10;
 
-/// Result of a call.
-pub type Answer = Result<Value, Problem>;
+/// Result of a call; without a type, in its serialized form.
+pub type Answer<T = Value> = Result<T, Problem>;
 
-/// Returns the value of an answer; `None` for a problem, and for a value of another version.
-pub(crate) fn value<T: DeserializeOwned>(answer: Answer) -> Option<T> {
-    serde_json::from_value(answer.ok()?).ok()
+/// Parses an answer of another node.
+fn parsed<T: DeserializeOwned>(answer: Answer) -> Answer<T> {
+    serde_json::from_value(answer?).map_err(|error| not_valid(&error))
+}
+
+fn not_valid(error: &serde_json::Error) -> Problem {
+    Problem::wrong(format!("an answer of another node is not valid: {error}"))
 }
 
 /// Destination of a call.
@@ -120,25 +126,25 @@ impl Calls {
     }
 
     /// Registers a server of calls of a name, on behalf of users of any node.
-    pub fn register<T: DeserializeOwned>(
+    pub fn register<T: DeserializeOwned, R: Serialize>(
         &self,
         name: &'static str,
-        serve: impl Fn(&Caller, T, &mut Responder<'_>) -> Answer + Send + Sync + 'static,
+        serve: impl Fn(&Caller, T, &mut Responder<'_>) -> Answer<R> + Send + Sync + 'static,
     ) {
         self.register_where(name, || true, serve);
     }
 
     /// Does the same for calls that this node serves only at times.
-    pub(crate) fn register_where<T: DeserializeOwned>(
+    pub(crate) fn register_where<T: DeserializeOwned, R: Serialize>(
         &self,
         name: &'static str,
         is_here: impl Fn() -> bool + Send + Sync + 'static,
-        serve: impl Fn(&Caller, T, &mut Responder<'_>) -> Answer + Send + Sync + 'static,
+        serve: impl Fn(&Caller, T, &mut Responder<'_>) -> Answer<R> + Send + Sync + 'static,
     ) {
         let serve = move |caller: &Caller, args: Value, out: &mut Responder<'_>| {
             let args = serde_json::from_value(args)
                 .map_err(|error| Problem::wrong(format!("a request of another node is not valid: {error}")))?;
-            serve(caller, args, out)
+            serve(caller, args, out).map(|answer| write(&answer))
         };
         self.servers.write().insert(name, Server::Threads(Arc::new(is_here), Arc::new(serve)));
     }
@@ -172,12 +178,12 @@ impl Calls {
     }
 
     /// Sends a request that has no answer and may get lost.
-    pub(crate) fn notify(&self, to: &To, name: &str, args: Value) {
+    pub(crate) fn notify(&self, to: &To, name: &str, args: &impl Serialize) {
         let to = match to {
             To::Leader => self.leader(),
             To::Node(name) => Some(name.clone()),
         };
-        to.into_iter().for_each(|to| self.send(&to, Packet::Notice { name: name.to_owned(), args: args.clone() }));
+        to.into_iter().for_each(|to| self.send(&to, Packet::Notice { name: name.to_owned(), args: write(args) }));
     }
 
     /// The other live nodes.

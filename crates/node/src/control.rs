@@ -36,6 +36,7 @@ pub use top::{FILES_MAX, FileCounts, Top};
 pub use wire::LINE_BYTES_MAX;
 
 use object::stop::Stop;
+use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -91,8 +92,8 @@ impl<'a> Responder<'a> {
     }
 
     /// Sends a line of progress. `false`: the caller is gone, and [`Responder::stop`] is set.
-    pub fn progress(&mut self, value: Value) -> bool {
-        if !self.stop.is_set() && !(self.send)(value) {
+    pub fn progress(&mut self, value: &(impl Serialize + ?Sized)) -> bool {
+        if !self.stop.is_set() && !(self.send)(answers::write(value)) {
             self.stop.set();
         }
         !self.stop.is_set()

@@ -20,15 +20,14 @@ use crate::source::Identity;
 use object::workers::side_by_side;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Answer of another node to a request.
 pub enum Said {
-    /// The result of the request.
-    Answer(Value),
+    /// Results of the share's files, in order; `None` for a failed one. A share of units has none.
+    Answer(Vec<Option<Staged>>),
     /// The request is refused: the node does nothing more.
     Refused,
     /// No answer: the node may still be working.
@@ -40,7 +39,7 @@ pub trait Others: Send + Sync {
     /// Names of the other nodes.
     fn names(&self) -> Vec<String>;
     /// Requests a share from one node, on behalf of a user: runs [`Stager::bring`] there.
-    fn ask(&self, name: &str, uid: u32, gid: u32, share: Value, stop: &Stop) -> Said;
+    fn ask(&self, name: &str, uid: u32, gid: u32, share: &Share, stop: &Stop) -> Said;
 }
 
 /// Units per request: fetched again if the helper does not answer.
@@ -54,7 +53,10 @@ const CALLS_EACH: usize = 2;
 
 /// A share of work in a request.
 #[derive(Serialize, Deserialize)]
-enum Share {
+pub struct Share(Work);
+
+#[derive(Serialize, Deserialize)]
+enum Work {
     /// Units of an incoming file.
     Units {
         key: String,
@@ -86,24 +88,30 @@ impl Stager {
         drop(self.others.set(others));
     }
 
-    /// Fetches a share for another node, on behalf of a user there.
-    pub fn bring(&self, uid: u32, gid: u32, share: Value, report: Report, stop: &Stop) -> Result<Value> {
-        let share = serde_json::from_value(share).map_err(|error| crate::Error::State(error.to_string()))?;
-        let umask = if let Share::Files { umask, .. } = &share { *umask } else { None };
+    /// Fetches a share for another node, on behalf of a user there. Returns the answer, as in [`Said::Answer`].
+    pub fn bring(
+        &self,
+        uid: u32,
+        gid: u32,
+        Share(work): Share,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<Vec<Option<Staged>>> {
+        let umask = if let Work::Files { umask, .. } = &work { *umask } else { None };
         let who = Identity { uid, gid, umask, ..Identity::default() };
         let paced = self.paced(None, uid, stop).transfer(&who, report, stop);
-        match share {
-            Share::Units { key, progress, uris, units } => {
+        match work {
+            Work::Units { key, progress, uris, units } => {
                 paced.bring_units(&key, &progress, &uris, &units)?;
-                Ok(Value::Null)
+                Ok(Vec::new())
             }
-            // One result per file; `None` for a failed one: the requester tries it again and reports the error.
-            Share::Files { files, .. } => {
+            // The requester tries a failed file again and reports the error.
+            Work::Files { files, .. } => {
                 let stage = |file: &StageIn| {
                     let staged = paced.stage_in(file);
                     staged.inspect_err(|error| tracing::info!("not staged in for another node: {error}")).ok()
                 };
-                Ok(json!(files.iter().map(stage).collect::<Vec<Option<Staged>>>()))
+                Ok(files.iter().map(stage).collect())
             }
         }
     }
@@ -185,16 +193,14 @@ impl Helpers {
         let uris = sources.list.iter().map(|(place, _)| place.uri.clone()).collect();
         let count = progress.version.size.div_ceil(progress.unit_bytes.max(1));
         let progress = record::Progress { done: record::Units::none(count).to_text(), ..progress.clone() };
-        let share = Share::Units { key: key.to_owned(), progress, uris, units: units.to_vec() };
-        self.ask(name, &share, stop).is_some()
+        let work = Work::Units { key: key.to_owned(), progress, uris, units: units.to_vec() };
+        self.ask(name, work, stop).is_some()
     }
 
     /// Requests files from a helper; files that it did not stage in stay in the list.
     fn bring_files(&self, name: &str, files: &mut Vec<StageIn>, stop: &Stop, note: &dyn Fn(Staged)) {
-        let share = Share::Files { files: files.clone(), umask: self.umask };
-        let said = self.ask(name, &share, stop);
-        let said: Option<Vec<Option<Staged>>> = said.and_then(|said| serde_json::from_value(said).ok());
-        let Some(said) = said else {
+        let work = Work::Files { files: files.clone(), umask: self.umask };
+        let Some(said) = self.ask(name, work, stop) else {
             // The helper may have staged some of them all the same.
             return files.iter_mut().for_each(|file| file.keep |= !file.replace);
         };
@@ -202,8 +208,8 @@ impl Helpers {
         files.retain(|_| said.next().flatten().map(note).is_none());
     }
 
-    fn ask(&self, name: &str, share: &Share, stop: &Stop) -> Option<Value> {
-        match self.others.ask(name, self.uid, self.gid, json!(share), stop) {
+    fn ask(&self, name: &str, work: Work, stop: &Stop) -> Option<Vec<Option<Staged>>> {
+        match self.others.ask(name, self.uid, self.gid, &Share(work), stop) {
             Said::Answer(answer) => return Some(answer),
             Said::Refused => {}
             Said::Nothing => self.lost.store(true, Ordering::Release),

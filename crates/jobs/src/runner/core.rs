@@ -48,6 +48,11 @@ impl Core {
         }
     }
 
+    /// The line of `job list` of a job.
+    pub fn summary(&self, record: &Record) -> JobSummary {
+        JobSummary { host: self.config.host(), ..record.summary() }
+    }
+
     /// Executes the decisions of the scheduler until there are no more.
     pub fn pump(self: &Arc<Self>, table: &mut JobTable) {
         while !table.closed {

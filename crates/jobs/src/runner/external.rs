@@ -122,7 +122,7 @@ impl Runner {
         record.detail = format!("in the queue of {}", external.scheduler.name());
         core.keep(record);
         core.changed.notify_all();
-        Ok(record.summary())
+        Ok(core.summary(record))
     }
 
     /// Removes a job that was not submitted after all.
@@ -167,7 +167,7 @@ impl Runner {
             if let Some(told) = arrivals.told(ticket) {
                 record.detail = told.standing;
             }
-            let summary = record.summary();
+            let summary = core.summary(record);
             let until = Instant::now() + WAIT_BEAT;
             core.changed.wait_until(&mut table, until);
             drop(table);

@@ -122,8 +122,7 @@ impl Runner {
 
     /// Current state of a job. May call the volume.
     pub(super) fn summary(&self, record: &Record) -> JobSummary {
-        let mut summary = record.summary();
-        summary.staging = self.core.staging(record);
+        let mut summary = JobSummary { staging: self.core.staging(record), ..self.core.summary(record) };
         let scheduler = record.own.external.as_ref().filter(|_| !record.state.is_final()).map(|e| e.scheduler);
         if let Some(unseen) = scheduler.and_then(|kind| self.core.own.unseen.lock().get(&kind).map(Unseen::text)) {
             summary.detail = unseen;
@@ -167,13 +166,13 @@ impl Runner {
         core.keep(record);
         if record.own.external.is_some() {
             // The caller has cancelled the job at the scheduler under its own account; the next poll shows the result.
-            let summary = record.summary();
+            let summary = core.summary(record);
             core.changed.notify_all();
             return Ok(summary);
         }
         core.cancel(&mut table, id);
         core.pump(&mut table);
-        table.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
+        table.jobs.get(&id).map(|record| core.summary(record)).ok_or(Error::NoJob(id))
     }
 
     /// A piece of a log.
@@ -191,12 +190,13 @@ impl Runner {
     /// returns `false` once the client is gone.
     pub fn wait(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&JobSummary) -> bool) -> Result<JobSummary> {
         loop {
-            let seen = self.look(caller, id, Record::summary)?;
+            let seen = self.look(caller, id, |record| self.core.summary(record))?;
             if seen.state.is_final() || !progress(&seen) {
                 return Ok(seen);
             }
             let mut table = self.core.table.lock();
-            let changed = |record: Option<&Record>| record.map(Record::summary).as_ref() != Some(&seen);
+            let changed =
+                |record: Option<&Record>| record.map(|record| self.core.summary(record)).as_ref() != Some(&seen);
             let until = std::time::Instant::now() + WAIT_BEAT;
             while !table.closed && !changed(table.jobs.get(&id)) {
                 if self.core.changed.wait_until(&mut table, until).timed_out() {

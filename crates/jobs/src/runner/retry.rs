@@ -67,7 +67,7 @@ impl Runner {
             table.machine.handle(core.now(), Event::Submitted(job));
         }
         core.pump(&mut table);
-        table.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
+        table.jobs.get(&id).map(|record| core.summary(record)).ok_or(Error::NoJob(id))
     }
 
     /// Recreates the resources removed at the job's end: its directories, its checkpoints, the environment of its

@@ -1,8 +1,9 @@
 //! The runner behind the control socket: the requests `job.*`, and errors as the command line shows them.
 
 use super::Runner;
-use crate::body::{answer, progress, read, unknown};
+use crate::body::{progress, read, unknown};
 use crate::request::*;
+use node::control::answers::write;
 use node::control::{self, Handler, Responder, Result};
 use serde_json::Value;
 
@@ -12,22 +13,22 @@ pub const PREFIX: &str = "job";
 impl Handler for Runner {
     fn handle(&self, caller: &control::Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
         let caller = Caller { uid: caller.uid, gid: caller.gid };
-        match command.strip_prefix("job.").unwrap_or(command) {
-            "submit" => answer(&self.submit(caller, read(args)?)?),
-            "list" => answer(&self.list(caller, read(args)?)),
-            "show" => answer(&self.show(caller, one(args)?)?),
-            "cancel" => answer(&self.cancel(caller, one(args)?)?),
-            "retry" => answer(&self.retry(caller, read(args)?)?),
-            "register" => answer(&self.register(caller, read(args)?)?),
-            "submitted" => answer(&self.submitted(caller, read(args)?)?),
-            "unregister" => answer(&self.unregister(caller, one(args)?)?),
-            "admit" => answer(&self.admit(caller, one(args)?, &mut progress(out))?),
-            "staged" => answer(&self.staged(caller, one(args)?)?),
-            "log" => answer(&self.log(caller, &read(args)?)?),
-            "watch" => answer(&self.watch(caller, one(args)?, &mut progress(out))?),
-            "wait" => answer(&self.wait(caller, one(args)?, &mut progress(out))?),
-            other => Err(unknown(PREFIX, other)),
-        }
+        Ok(match command.strip_prefix("job.").unwrap_or(command) {
+            "submit" => write(&self.submit(caller, read(args)?)?),
+            "list" => write(&self.list(caller, read(args)?)),
+            "show" => write(&self.show(caller, one(args)?)?),
+            "cancel" => write(&self.cancel(caller, one(args)?)?),
+            "retry" => write(&self.retry(caller, read(args)?)?),
+            "register" => write(&self.register(caller, read(args)?)?),
+            "submitted" => write(&self.submitted(caller, read(args)?)?),
+            "unregister" => write(&self.unregister(caller, one(args)?)?),
+            "admit" => write(&self.admit(caller, one(args)?, &mut progress(out))?),
+            "staged" => write(&self.staged(caller, one(args)?)?),
+            "log" => write(&self.log(caller, &read(args)?)?),
+            "watch" => write(&self.watch(caller, one(args)?, &mut progress(out))?),
+            "wait" => write(&self.wait(caller, one(args)?, &mut progress(out))?),
+            other => return Err(unknown(PREFIX, other)),
+        })
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::Slurm;
 use super::wire::{Log, OneJob, OnePart, SetUp};
-use crate::body::{answer, progress, read, unknown};
+use crate::body::{progress, read, unknown};
 use crate::error::Error;
 use crate::request::{Caller, JobId, List};
+use node::control::answers::write;
 use node::control::{self, Handler, Problem, Responder, Result, exit};
 use serde_json::Value;
 use std::sync::Weak;
@@ -32,27 +33,27 @@ impl Handler for Slurm {
 
 impl Slurm {
     fn serve(&self, who: Caller, verb: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
-        match verb {
-            "setup" => answer(&self.set_up(read::<SetUp>(args)?)?),
-            "data-in" => answer(&self.data_in(job(args)?)?),
-            "variables" => answer(&self.variables(job(args)?)?),
-            "pre-run" => answer(&self.pre_run(job(args)?)?),
-            "data-out" => answer(&self.data_out(job(args)?)?),
-            "teardown" => answer(&self.tear_down(job(args)?)),
+        Ok(match verb {
+            "setup" => write(&self.set_up(read::<SetUp>(args)?)?),
+            "data-in" => write(&self.data_in(job(args)?)?),
+            "variables" => write(&self.variables(job(args)?)?),
+            "pre-run" => write(&self.pre_run(job(args)?)?),
+            "data-out" => write(&self.data_out(job(args)?)?),
+            "teardown" => write(&self.tear_down(job(args)?)),
             "part" => {
                 let OnePart { uid, job, kind } = read(args)?;
                 let runner = self.runner.get().and_then(Weak::upgrade);
-                answer(&runner.ok_or(Error::NoJob(job)).and_then(|runner| runner.claim(uid, job, kind))?)
+                write(&runner.ok_or(Error::NoJob(job)).and_then(|runner| runner.claim(uid, job, kind))?)
             }
-            "status" => answer(&self.status()),
-            "list" => answer(&self.list(who, read::<List>(args)?.all)),
-            "show" => answer(&self.show(who, job(args)?)?),
-            "watch" => answer(&self.watch(who, job(args)?, &mut progress(out))?),
-            "log" => answer(&self.log(who, &read::<Log>(args)?)?),
-            "forget" => answer(&self.forget(who, job(args)?)?),
-            "retry" => answer(&self.retry(who, job(args)?)?),
-            other => Err(unknown(PREFIX, other)),
-        }
+            "status" => write(&self.status()),
+            "list" => write(&self.list(who, read::<List>(args)?.all)),
+            "show" => write(&self.show(who, job(args)?)?),
+            "watch" => write(&self.watch(who, job(args)?, &mut progress(out))?),
+            "log" => write(&self.log(who, &read::<Log>(args)?)?),
+            "forget" => write(&self.forget(who, job(args)?)?),
+            "retry" => write(&self.retry(who, job(args)?)?),
+            other => return Err(unknown(PREFIX, other)),
+        })
     }
 }
 

@@ -114,5 +114,6 @@ pub(super) fn summary(core: &Core, table: &JobTable, job: &Job) -> Summary {
         (JobState::SetUp, _) => core.told(job).map_or_else(String::new, |told| told.standing),
         _ => String::new(),
     };
-    Summary { job: job.id, host: None, user: job.user.clone(), phase: job.state, since_ms: job.since_ms(), doing }
+    let host = core.config.host();
+    Summary { job: job.id, host, user: job.user.clone(), phase: job.state, since_ms: job.since_ms(), doing }
 }

@@ -34,7 +34,7 @@ impl Slurm {
         let summary = JobSummary {
             id,
             name: job.plan.name.clone(),
-            host: None,
+            host: self.core.config.host(),
             uid: job.owner.uid,
             user: job.user.clone(),
             state: job.state,

@@ -2,8 +2,11 @@
 
 use crate::world::{World, again, is_alive, me};
 use jobs::Error;
+use jobs::known::KnownJobs;
 use jobs::queue::Queue as _;
 use jobs::request::*;
+use meta::state::SqliteState;
+use std::sync::Arc;
 
 fn states(detail: &JobDetail) -> Vec<&'static str> {
     let mut names: Vec<_> = detail.timeline.iter().map(|moment| moment.state.name()).collect();
@@ -20,7 +23,7 @@ fn a_job_brings_its_data_runs_and_takes_its_results_home() {
          tr a-z A-Z < $ENTREPOT_MOUNT/input > $ENTREPOT_MOUNT/result\necho job $ENTREPOT_JOB_ID in $PWD; echo oops >&2\n",
     );
     let detail = world.end(id);
-    assert_eq!(detail.summary.why, None);
+    assert_eq!((detail.summary.why.as_ref(), detail.summary.host.as_ref()), (None, None));
     assert_eq!(
         states(&detail),
         ["queued", "staging-in", "queued", "checking", "running", "queued", "staging-out", "completed"]
@@ -434,4 +437,18 @@ fn a_job_whose_data_come_says_how_far_they_are() {
     assert_eq!(listed().staging, Some(Staging { done_bytes: 1, total_bytes: 4, left_s: None }));
     world.tell("go");
     assert_eq!(world.end(id).summary.staging, None);
+}
+
+#[test]
+fn a_job_names_its_host_on_a_volume_of_several_nodes() {
+    let world = World::tuned(2, |config| {
+        let state = Arc::new(SqliteState::in_memory().unwrap());
+        config.known = Some(Arc::new(KnownJobs::new(state, "n1", "east")));
+    });
+    let id = world.submit("#!/bin/sh\ntrue\n");
+    let shown = world.end(id).summary;
+    assert_eq!(shown.host.as_deref(), Some("east"));
+    assert_eq!(world.runner.list(me(), List { all: true }).pop().as_ref(), Some(&shown));
+    assert_eq!(world.runner.watch(me(), id, &mut |_| true).unwrap().summary, shown);
+    assert_eq!(world.runner.wait(me(), id, &mut |_| true).unwrap(), shown);
 }

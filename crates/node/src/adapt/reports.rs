@@ -14,7 +14,6 @@ use policy::stripe::profile::{CLASSES, Count, Counts};
 use policy::tier::{Region, Tier};
 use policy::{FileId, Time};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -258,7 +257,7 @@ impl Adapt {
                 tracing::debug!("{lost} accesses found no room in a report to the node that leads");
             }
             if let Some(calls) = self.reports.calls.get() {
-                calls.notify(&To::Leader, SERVICE, json!(report));
+                calls.notify(&To::Leader, SERVICE, &report);
             }
         }
         Heard::default()

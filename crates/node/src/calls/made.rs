@@ -1,9 +1,12 @@
 //! Calls that this node makes.
 
-use super::{Answer, Calls, PROGRESS_MAX, STOPPED_MAX, Server, To, no_answer};
-use crate::control::{Caller, Problem, Responder};
+use super::{Answer, Calls, PROGRESS_MAX, STOPPED_MAX, Server, To, no_answer, not_valid, parsed};
+use crate::control::answers::write;
+use crate::control::{Caller, Responder};
 use meta::messages::Packet;
 use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,7 +67,19 @@ impl Calls {
     ///
     /// # Errors
     /// Errors of the server; `exit::NO_DAEMON` after `SILENT` without an answer: the call may still be running.
-    pub fn call(
+    pub fn call<T: DeserializeOwned>(
+        &self,
+        to: &To,
+        name: &'static str,
+        caller: &Caller,
+        args: &impl Serialize,
+        silent: Duration,
+        out: &mut Responder<'_>,
+    ) -> Answer<T> {
+        parsed(self.relay(to, name, caller, write(args), silent, out))
+    }
+
+    fn relay(
         &self,
         to: &To,
         name: &'static str,
@@ -95,7 +110,7 @@ impl Calls {
             }
             // The end of the call drops its sender.
             let listens = match progress.recv_timeout(self.again) {
-                Ok(value) => out.progress(value),
+                Ok(value) => out.progress(&value),
                 Err(RecvTimeoutError::Timeout) => true,
                 Err(RecvTimeoutError::Disconnected) => return answer.lock().take().unwrap_or_else(|| Err(no_answer())),
             };
@@ -107,15 +122,16 @@ impl Calls {
 
     /// Has several nodes serve the same call at the same time. Returns the answer of each. A node is given up as soon
     /// as `is_awaited` returns false for it.
-    pub fn call_each(
+    pub fn call_each<T: DeserializeOwned>(
         &self,
         names: Vec<String>,
         name: &'static str,
         caller: &Caller,
-        args: &Value,
+        args: &impl Serialize,
         silent: Duration,
         is_awaited: &dyn Fn(&str) -> bool,
-    ) -> Vec<(String, Answer)> {
+    ) -> Vec<(String, Answer<T>)> {
+        let args = write(args);
         let (tell, events) = channel();
         let mut left = HashMap::new();
         for node in names {
@@ -132,7 +148,7 @@ impl Calls {
             if let Ok((node, answer)) = events.recv_timeout(self.again)
                 && left.remove(&node).is_some()
             {
-                answers.push((node, answer));
+                answers.push((node, parsed(answer)));
             }
             let given_up: Vec<(String, u64)> = left.extract_if(|node, _| !is_awaited(node)).collect();
             for (node, number) in given_up {
@@ -144,17 +160,17 @@ impl Calls {
     }
 
     /// Begins a call whose answer goes to `done`, which must not block. `forget` ends it.
-    pub(crate) fn ask(
+    pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         to: &To,
         name: &'static str,
-        args: Value,
+        args: &impl Serialize,
         silent: Duration,
-        done: impl Fn(Answer) + Send + Sync + 'static,
+        done: impl Fn(Answer<T>) + Send + Sync + 'static,
     ) -> u64 {
-        self.start(to, name, &Caller::daemon(), args, silent, move |event| {
+        self.start(to, name, &Caller::daemon(), write(args), silent, move |event| {
             if let Event::Answer(answer) = event {
-                done(answer);
+                done(parsed(answer));
             }
         })
     }
@@ -265,8 +281,7 @@ impl Calls {
             let from = self.made.lock().get(&number).and_then(|made| Some(made.sent.as_ref()?.0.clone()));
             return self.repeat(number, from);
         };
-        let answer = serde_json::from_str(&text)
-            .unwrap_or_else(|error| Err(Problem::wrong(format!("an answer of another node is not valid: {error}"))));
+        let answer = serde_json::from_str(&text).unwrap_or_else(|error| Err(not_valid(&error)));
         let made = self.made.lock().remove(&number);
         made.into_iter().for_each(|made| (made.event)(Event::Answer(answer.clone())));
     }

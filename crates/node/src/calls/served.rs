@@ -5,6 +5,7 @@ use crate::control::{Caller, Problem, Responder, exit};
 use meta::messages::Packet;
 use object::stop::Stop;
 use object::workers::apart;
+use serde::Serialize;
 use serde_json::Value;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -23,7 +24,7 @@ pub struct Reply(pub(super) Option<(Weak<Calls>, CallId)>);
 
 impl Reply {
     /// Sends the answer.
-    pub fn send(mut self, answer: &Answer) {
+    pub fn send(mut self, answer: &Answer<impl Serialize>) {
         if let Some((calls, key)) = self.0.take()
             && let Some(calls) = calls.upgrade()
         {
@@ -69,7 +70,7 @@ impl Calls {
 
     /// Handles a request of another node, possibly a retry.
     pub(super) fn asked(&self, key: CallId, caller: &Caller, name: &str, args: Value) {
-        let refuse = |problem: Problem| Reply(Some((self.me.clone(), key.clone()))).send(&Err(problem));
+        let refuse = |problem: Problem| Reply(Some((self.me.clone(), key.clone()))).send(&Answer::<()>::Err(problem));
         if self.served.lock().contains_key(&key) {
             return self.answer_again(&key, 0);
         }

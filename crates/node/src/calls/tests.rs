@@ -66,12 +66,12 @@ impl Echo {
         calls.register("echo", move |caller, args, out| self.serve(caller, args, out));
     }
 
-    fn serve(&self, caller: &Caller, args: Value, out: &mut Responder<'_>) -> Answer {
+    fn serve(&self, caller: &Caller, args: Value, out: &mut Responder<'_>) -> Answer<(u32, u32, Value, u64)> {
         for line in 0..self.lines {
-            out.progress(json!(line));
+            out.progress(&line);
         }
         let n = self.served.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(json!([caller.uid, caller.gid, args, n]))
+        Ok((caller.uid, caller.gid, args, n))
     }
 }
 
@@ -84,7 +84,7 @@ fn ask(calls: &Calls, to: &str, silent: Duration, seen: &mut Vec<Value>) -> Answ
     };
     let mut out = Responder::new(&mut send, Arc::default());
     let to = To::Node(to.to_owned());
-    calls.call(&to, "echo", &ME, json!("x"), silent, &mut out)
+    calls.call(&to, "echo", &ME, &"x", silent, &mut out)
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn what_gets_lost_is_said_again_and_nothing_is_done_twice() {
 fn an_answer_of_many_pages_comes_together_again() {
     let net = Arc::new(Net::default());
     let (a, b) = (node(&net, "a"), node(&net, "b"));
-    b.register("echo", |_, _: Value, _| Ok(json!("ü".repeat(3 * PAGE_MAX / 2 + 1))));
+    b.register("echo", |_, _: Value, _| Ok("ü".repeat(3 * PAGE_MAX / 2 + 1)));
     net.loses.lock().extend([("page: 1", 1), ("page: 2", 1)]);
     let answer = ask(&a, "b", SILENT, &mut Vec::new()).expect("an answer");
     assert_eq!(answer.as_str().map(str::len), Some(3 * PAGE_MAX + 2));
@@ -127,16 +127,16 @@ fn a_queue_answers_once_and_serves_a_dropped_request_again() {
     let (a, b) = (node(&net, "a"), node(&net, "b"));
     let (tell, asked) = channel();
     b.register_queue("queue", move |args: Value, reply| tell.send((args, reply)).expect("awaited"));
-    a.notify(&To::Node("b".into()), "queue", json!("no answer"));
+    a.notify(&To::Node("b".into()), "queue", &"no answer");
     let (args, reply) = asked.recv().expect("a notice");
     assert_eq!(args, json!("no answer"));
-    reply.send(&Ok(json!(0)));
+    reply.send(&Ok(0));
     let (done, answers) = channel();
     let answered = move |answer| done.send(answer).expect("awaited");
-    a.ask(&To::Node("b".into()), "queue", json!("x"), SILENT, answered);
+    a.ask(&To::Node("b".into()), "queue", &"x", SILENT, answered);
     drop(asked.recv().expect("a request").1);
-    asked.recv().expect("a repeated request").1.send(&Ok(json!(1)));
-    assert_eq!(answers.recv().expect("an answer"), Ok(json!(1)));
+    asked.recv().expect("a repeated request").1.send(&Ok(1));
+    assert_eq!(answers.recv().expect("an answer"), Ok(1));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn one_user_cannot_take_all_places() {
     let mut out = Responder::new(&mut quiet, Arc::default());
     let to = To::Node("b".into());
     let other = Caller { uid: 9, ..ME };
-    assert!(a.call(&to, "echo", &other, json!(1), SILENT, &mut out).is_ok(), "another user");
+    assert!(a.call::<Value>(&to, "echo", &other, &1, SILENT, &mut out).is_ok(), "another user");
     drop(held);
     assert!(ask(&a, "b", SILENT, &mut Vec::new()).is_ok());
 }
@@ -174,22 +174,22 @@ fn whoever_waits_no_more_stops_it() {
     let ended = Arc::new(AtomicBool::new(false));
     let ends = ended.clone();
     b.register("echo", move |_, _: Value, out| {
-        while out.progress(json!(1)) {
+        while out.progress(&1) {
             std::thread::sleep(Duration::from_millis(1));
         }
         ends.store(true, Ordering::Relaxed);
-        Ok(Value::Null)
+        Ok(())
     });
     let mut hangs_up = |_| false;
     let mut out = Responder::new(&mut hangs_up, Arc::default());
     let to = To::Node("b".into());
-    assert_eq!(a.call(&to, "echo", &ME, json!(1), SILENT, &mut out), Ok(Value::Null), "it says that it has ended");
+    assert_eq!(a.call(&to, "echo", &ME, &1, SILENT, &mut out), Ok(()), "it says that it has ended");
     // The stop does not reach the server, which ends as if it had had no request for [`SILENT`].
     ended.store(false, Ordering::Relaxed);
     net.loses.lock().push(("Stop", usize::MAX));
     let mut hangs_up = |_| false;
     let mut out = Responder::new(&mut hangs_up, Arc::default());
-    let unanswered = a.call(&to, "echo", &ME, json!(1), SILENT, &mut out).expect_err("it goes on");
+    let unanswered = a.call::<()>(&to, "echo", &ME, &1, SILENT, &mut out).expect_err("it goes on");
     assert_eq!(unanswered.exit_code, exit::NO_DAEMON);
     while !ended.load(Ordering::Relaxed) {
         let before = Instant::now().checked_sub(SILENT);

@@ -42,6 +42,11 @@ pub struct Text {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {}
 
+/// Serializes an answer.
+pub fn write(answer: &(impl Serialize + ?Sized)) -> Value {
+    serde_json::to_value(answer).expect("names are texts")
+}
+
 /// Parses an answer.
 pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Problem> {
     serde_json::from_value(answer).map_err(|error| {

@@ -24,7 +24,6 @@ use policy::volume::ownership::Mechanism;
 use policy::{TargetId, Time};
 use record::Record;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const REMEMBER_EVERY: Duration = Duration::from_secs(10);
 
 /// Requests to the leader.
-pub(super) static BALANCE: Led<Ask> =
+pub(super) static BALANCE: Led<Ask, answers::Balance> =
     Led { name: "balance", is_ready: |_| true, serve: |core, _, ask, _| serve(core, ask) };
 
 /// The current run, or the last one of this daemon.
@@ -80,7 +79,7 @@ impl Balancing {
         }
     }
 
-    fn status(&self, core: &Core) -> Answer {
+    fn status(&self, core: &Core) -> Answer<answers::Balance> {
         let (state, is_running, mut run) = {
             let now = self.0.lock();
             let state = match (now.is_running, now.is_paused) {
@@ -98,7 +97,7 @@ impl Balancing {
                 run.cut_off();
             }
         }
-        Ok(json!(answers::Balance { state, run }))
+        Ok(answers::Balance { state, run })
     }
 
     /// Saves the progress. A former leader must not overwrite the record of the new one.
@@ -126,7 +125,7 @@ pub(super) enum Ask {
 }
 
 /// Sends a request to the leader, which may be this node.
-pub(super) fn run(core: &Arc<Core>, caller: &Caller, ask: Ask, out: &mut Responder<'_>) -> Answer {
+pub(super) fn run(core: &Arc<Core>, caller: &Caller, ask: Ask, out: &mut Responder<'_>) -> Answer<answers::Balance> {
     if ask != Ask::Status {
         caller.must_be_operator("balance the volume")?;
     }
@@ -134,7 +133,7 @@ pub(super) fn run(core: &Arc<Core>, caller: &Caller, ask: Ask, out: &mut Respond
 }
 
 /// Serves a request on the leader.
-fn serve(core: &Arc<Core>, ask: Ask) -> Answer {
+fn serve(core: &Arc<Core>, ask: Ask) -> Answer<answers::Balance> {
     let balancing = &core.balancing;
     let mut now = balancing.0.lock();
     match ask {

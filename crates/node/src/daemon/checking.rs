@@ -2,9 +2,8 @@
 
 use crate::calls::{Calls, SILENT, To};
 use crate::control::Problem;
-use engine::recovery::{Answered, Checker, Peers, Together};
+use engine::recovery::{Answered, Checker, Notice, Peers, TaskRequest, Together};
 use meta::messages::Talk;
-use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ impl Peers for Calls {
         Calls::talk(self)
     }
 
-    fn ask(&self, name: String, task: Value, silent: Duration, done: Answered) -> u64 {
+    fn ask(&self, name: String, task: &TaskRequest, silent: Duration, done: Answered) -> u64 {
         Calls::ask(self, &To::Node(name), TASK, task, silent, move |answer| done(answer.ok()))
     }
 
@@ -26,7 +25,7 @@ impl Peers for Calls {
         Calls::forget(self, number);
     }
 
-    fn notify(&self, name: String, notice: Value) {
+    fn notify(&self, name: String, notice: &Notice) {
         Calls::notify(self, &To::Node(name), NOTICE, notice);
     }
 }
@@ -40,13 +39,13 @@ pub(super) fn together(checker: &Checker, calls: &Arc<Calls>) -> Arc<Together> {
 pub(crate) fn together_within(checker: &Checker, calls: &Arc<Calls>, silent: Duration) -> Arc<Together> {
     let together = Together::new(checker.clone(), calls.clone(), silent);
     let (tasks, notices) = (Arc::downgrade(&together), Arc::downgrade(&together));
-    calls.register(TASK, move |_, task, _| {
-        let answer = tasks.upgrade().and_then(|together| together.serve(task));
+    calls.register(TASK, move |_, task: TaskRequest, _| {
+        let answer = tasks.upgrade().and_then(|together| together.serve(&task));
         answer.ok_or_else(|| Problem::busy("this node does not take part in the check"))
     });
-    calls.register_queue(NOTICE, move |notice: Value, _| {
+    calls.register_queue(NOTICE, move |notice: Notice, _| {
         if let Some(together) = notices.upgrade() {
-            together.handle(notice);
+            together.handle(&notice);
         }
     });
     together

@@ -3,9 +3,8 @@
 use crate::calls::{Calls, SILENT, To};
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::nodes::Nodes;
-use engine::stage::{Others, Progress, Said, Stager, Stop};
+use engine::stage::{Others, Progress, Said, Share, Stager, Stop};
 use parking_lot::Mutex;
-use serde_json::Value;
 use std::sync::Arc;
 
 /// Name of the calls.
@@ -21,7 +20,7 @@ pub(super) fn help_each_other(nodes: &Arc<Nodes>, calls: &Arc<Calls>, stager: &A
         let out = Mutex::new(out);
         // The progress call notices when the caller is gone.
         let report = |_: &Progress| {
-            out.lock().progress(Value::Null);
+            out.lock().progress(&());
         };
         Ok(stager.bring(caller.uid, caller.gid, share, &report, &stop)?)
     });
@@ -35,7 +34,7 @@ impl Others for Asking {
         self.0.others().into_iter().filter_map(|other| other.own).collect()
     }
 
-    fn ask(&self, name: &str, uid: u32, gid: u32, share: Value, stop: &Stop) -> Said {
+    fn ask(&self, name: &str, uid: u32, gid: u32, share: &Share, stop: &Stop) -> Said {
         let mut listens = |_| !stop.is_set();
         let mut out = Responder::new(&mut listens, Arc::new(stop.clone()));
         let to = To::Node(name.to_owned());

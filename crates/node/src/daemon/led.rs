@@ -5,20 +5,19 @@ use crate::calls::{Answer, SILENT, To};
 use crate::control::{Caller, Problem, Responder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use std::sync::Arc;
 
-/// Commands of one kind; `T` is the serialized request.
-pub struct Led<T: 'static> {
+/// Commands of one kind: requests `T` with answers `R`.
+pub struct Led<T: 'static, R: 'static> {
     /// Name of the calls.
     pub name: &'static str,
     /// Whether the leader can serve them already; until then callers retry.
     pub is_ready: fn(&Core) -> bool,
     /// Serves a request on the leader, for a user of any node.
-    pub serve: fn(&Arc<Core>, &Caller, T, &mut Responder<'_>) -> Answer,
+    pub serve: fn(&Arc<Core>, &Caller, T, &mut Responder<'_>) -> Answer<R>,
 }
 
-impl<T: Serialize + DeserializeOwned> Led<T> {
+impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Led<T, R> {
     /// Serves other nodes whenever this node leads.
     pub fn register(&'static self, core: &Arc<Core>) {
         let Some(calls) = &core.calls else { return };
@@ -31,9 +30,9 @@ impl<T: Serialize + DeserializeOwned> Led<T> {
     }
 
     /// Sends a request to the leader, which may be this node. Its progress goes to `out`.
-    pub fn ask(&self, core: &Arc<Core>, caller: &Caller, asked: T, out: &mut Responder<'_>) -> Answer {
+    pub fn ask(&self, core: &Arc<Core>, caller: &Caller, asked: T, out: &mut Responder<'_>) -> Answer<R> {
         match &core.calls {
-            Some(calls) => calls.call(&To::Leader, self.name, caller, json!(asked), SILENT, out),
+            Some(calls) => calls.call(&To::Leader, self.name, caller, &asked, SILENT, out),
             None => (self.serve)(core, caller, asked, out),
         }
     }

@@ -24,7 +24,6 @@ use policy::Time;
 use policy::machine::Machine;
 use policy::protect::purge::{Event, Purge, Remove};
 use remove::Mounted;
-use serde_json::json;
 use std::sync::Arc;
 
 /// Name of the calls that query whether a node uses a file.
@@ -34,7 +33,7 @@ const FILE_IN_USE: &str = "file-in-use";
 pub(super) fn serve(calls: &Calls, files: Arc<FileTable>, stager: Arc<Stager>) {
     calls.register(FILE_IN_USE, move |_, inode: u64, _| {
         let is_open = || files.of_inode(inode).iter().any(|file| file.is_open());
-        Ok(json!(stager.offloaded().is_being_sent(inode) || is_open()))
+        Ok(stager.offloaded().is_being_sent(inode) || is_open())
     });
 }
 

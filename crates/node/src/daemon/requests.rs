@@ -20,13 +20,13 @@ pub(super) use tiering::TIERING;
 use super::balance::{self, Ask};
 use super::{Core, Ending};
 use super::{quotas, space};
-use crate::control::answers::{Done, Text};
+use crate::control::answers::{Done, Text, write};
 use crate::control::{Binding, Caller, Handler, Problem, Request, Responder, Result};
 use engine::stage::Progress;
 use object::target::Order;
 use parking_lot::Mutex;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 struct Commands {
@@ -66,13 +66,13 @@ impl Commands {
             Request::FailTarget { name } => sent(target::order(core, caller, &name, Order::Fail)),
             Request::RestoreTarget { name } => sent(target::order(core, caller, &name, Order::Restore)),
             Request::DrainTarget { name, wait } => sent(target::drain(core, caller, &name, wait, out)),
-            Request::StartBalance { spread } => balance::run(core, caller, Ask::Start(spread), out),
-            Request::PauseBalance {} => balance::run(core, caller, Ask::Pause(true), out),
-            Request::ResumeBalance {} => balance::run(core, caller, Ask::Pause(false), out),
-            Request::StopBalance {} => balance::run(core, caller, Ask::Stop, out),
-            Request::Balance {} => balance::run(core, caller, Ask::Status, out),
-            Request::PauseTiering {} => tiering::run(core, caller, true, out),
-            Request::ResumeTiering {} => tiering::run(core, caller, false, out),
+            Request::StartBalance { spread } => sent(balance::run(core, caller, Ask::Start(spread), out)),
+            Request::PauseBalance {} => sent(balance::run(core, caller, Ask::Pause(true), out)),
+            Request::ResumeBalance {} => sent(balance::run(core, caller, Ask::Pause(false), out)),
+            Request::StopBalance {} => sent(balance::run(core, caller, Ask::Stop, out)),
+            Request::Balance {} => sent(balance::run(core, caller, Ask::Status, out)),
+            Request::PauseTiering {} => sent(tiering::run(core, caller, true, out)),
+            Request::ResumeTiering {} => sent(tiering::run(core, caller, false, out)),
             Request::Layout { path } => sent(layout::get(core, caller, &path)),
             Request::Explain { path } => sent(layout::explain(core, caller, &path)),
             Request::CheckLayout { request } => sent(layout::check(core, &request)),
@@ -116,7 +116,7 @@ impl Commands {
             | Request::Quotas {}
             | Request::SetQuota(_)
             | Request::RemoveQuota { .. }) => quotas::run(core, caller, asked, out),
-            Request::Scrub(asked) => super::scrub::run(core, caller, asked, out),
+            Request::Scrub(asked) => sent(super::scrub::run(core, caller, asked, out)),
             asked @ (Request::BeginCheckpoint(_)
             | Request::CommitCheckpoint { .. }
             | Request::AboutApplication { .. }
@@ -139,7 +139,7 @@ fn told(text: impl Into<String>) -> Text {
 
 /// Serializes an answer.
 fn sent<T: Serialize>(answer: Result<T>) -> Result<Value> {
-    answer.map(|answer| json!(answer))
+    answer.map(|answer| write(&answer))
 }
 
 /// Runs `work` and sends its progress to the caller.
@@ -150,7 +150,7 @@ fn with_progress<T>(
     let stop = out.stop().clone();
     let out = Mutex::new(out);
     let report = |progress: &Progress| {
-        out.lock().progress(json!(progress));
+        out.lock().progress(progress);
     };
     work(&report, &stop)
 }

@@ -17,7 +17,6 @@ use policy::Time;
 use policy::maintenance::Task;
 use policy::protect::scrub::{self, From, Last, Next};
 use policy::throttle::Throttle;
-use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +24,7 @@ use std::time::{Duration, Instant};
 const KIND: &str = "scrub";
 const KEY: &str = "volume";
 /// Requests to the leader.
-static SCRUB: Led<Asked> =
+static SCRUB: Led<Asked, answers::Scrub> =
     Led { name: "scrub", is_ready: |_| true, serve: |core, _, asked, out| core.scrubs.serve(core, &asked, out) };
 /// Bytes that may be read at once before the throttle takes effect. A guess: a stripe.
 const BURST_BYTES: u64 = 1 << 20;
@@ -182,7 +181,7 @@ impl Scrubs {
     }
 
     /// Serves a request on this node.
-    fn serve(&self, core: &Core, asked: &Asked, out: &mut Responder<'_>) -> Answer {
+    fn serve(&self, core: &Core, asked: &Asked, out: &mut Responder<'_>) -> Answer<answers::Scrub> {
         if asked.status {
             let now = self.now.lock().clone();
             let (is_under_way, pass) = (now.is_some(), now.map_or_else(|| remembered(core), |now| Ok(Some(now)))?);
@@ -199,16 +198,16 @@ impl Scrubs {
         let mut told = |pass: &Pass| {
             if said.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
                 said = Some(Instant::now());
-                out.progress(format!("{}, at {}", pass.shown(), pass.after).into());
+                out.progress(&format!("{}, at {}", pass.shown(), pass.after));
             }
         };
         Ok(answer(self.pass(&goes, begins, &mut told)?, false))
     }
 }
 
-fn answer(pass: Pass, under_way: bool) -> Value {
+fn answer(pass: Pass, under_way: bool) -> answers::Scrub {
     let healthy = pass.findings.iter().all(|f| f.outcome == Outcome::Repaired);
-    json!(answers::Scrub { pass, under_way, healthy })
+    answers::Scrub { pass, under_way, healthy }
 }
 
 fn remembered(core: &Core) -> Result<Option<Pass>> {
@@ -220,7 +219,7 @@ fn remember(core: &Core, pass: &Pass) -> Result<()> {
 }
 
 /// Requests a scrub from the leader, which may be this node.
-pub(super) fn run(core: &Arc<Core>, caller: &Caller, asked: Asked, out: &mut Responder<'_>) -> Answer {
+pub(super) fn run(core: &Arc<Core>, caller: &Caller, asked: Asked, out: &mut Responder<'_>) -> Answer<answers::Scrub> {
     caller.must_be_operator("scrub the volume")?;
     SCRUB.ask(core, caller, asked, out)
 }

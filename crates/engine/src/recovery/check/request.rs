@@ -3,25 +3,24 @@
 use super::{CheckOptions, Report};
 use policy::cluster::look::Task;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// Requests a task of a scan. `Begin` opens the scan's session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct TaskRequest {
+pub struct TaskRequest {
     /// Random name of the scan.
-    pub scan: String,
+    pub(super) scan: String,
     /// Number of the requested node.
-    pub node: u32,
-    pub task: WireTask,
-    pub options: CheckOptions,
+    pub(super) node: u32,
+    pub(super) task: WireTask,
+    pub(super) options: CheckOptions,
 }
 
 /// Reports that a scan goes on, though the node has done its task, or that it is over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Notice {
+pub struct Notice {
     /// Random name of the scan.
-    pub scan: String,
-    pub goes_on: bool,
+    pub(super) scan: String,
+    pub(super) goes_on: bool,
 }
 
 /// A task in its serialized form.
@@ -84,13 +83,13 @@ impl Answer {
     }
 
     /// Encodes the answer as one text, which takes far less memory than a tree of values.
-    pub fn to_value(&self) -> Value {
-        Value::String(serde_json::to_string(self).expect("numbers and texts"))
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("numbers and texts")
     }
 
     /// Decodes an answer.
-    pub fn of(value: &Value) -> Answer {
-        serde_json::from_str(value.as_str().unwrap_or_default()).unwrap_or_else(|error| Answer {
+    pub fn of(text: &str) -> Answer {
+        serde_json::from_str(text).unwrap_or_else(|error| Answer {
             failed: Some(format!("its answer is not valid: {error}")),
             ..Answer::default()
         })

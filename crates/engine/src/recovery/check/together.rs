@@ -23,7 +23,6 @@ use policy::cluster::Node;
 use policy::cluster::look::{Action, Config, Event, Look, Task};
 use policy::machine::Machine;
 use policy::{ObjectId, TargetId, Time};
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -37,19 +36,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Interval at which nodes that have finished their part are notified that the scan goes on.
 const STAY_EVERY: Duration = Duration::from_secs(10);
 
-/// Handler of the answer to a task; `None`: the node does not answer.
-pub type Answered = Box<dyn Fn(Option<Value>) + Send + Sync>;
+/// Handler of the encoded answer to a task; `None`: the node does not answer.
+pub type Answered = Box<dyn Fn(Option<String>) + Send + Sync>;
 
 /// The nodes of a scan.
 pub trait Peers: Send + Sync {
     /// The nodes of the volume.
     fn talk(&self) -> &dyn Talk;
     /// Requests a task from the node of that name. Returns the number of the request.
-    fn ask(&self, name: String, task: Value, silent: Duration, done: Answered) -> u64;
+    fn ask(&self, name: String, task: &TaskRequest, silent: Duration, done: Answered) -> u64;
     /// Ends a request: its answer is no longer awaited.
     fn forget(&self, number: u64);
     /// Sends a notice to the node of that name. It may get lost.
-    fn notify(&self, name: String, notice: Value);
+    fn notify(&self, name: String, notice: &Notice);
 }
 
 /// Scans by all nodes, requested by this node or by others.
@@ -89,9 +88,8 @@ impl Together {
     }
 
     /// Carries out a task of another node's scan; `None` if this node does not take part in it.
-    pub fn serve(&self, task: Value) -> Option<Value> {
-        let request: TaskRequest = serde_json::from_value(task).ok()?;
-        Some(self.session_for(&request)?.answer(request.task).to_value())
+    pub fn serve(&self, request: &TaskRequest) -> Option<String> {
+        Some(self.session_for(request)?.answer(request.task).to_text())
     }
 
     fn nodes(&self) -> &dyn Talk {
@@ -99,12 +97,12 @@ impl Together {
     }
 
     /// Handles a notice of another node.
-    pub fn handle(&self, notice: Value) {
-        let Ok(Notice { scan, goes_on }) = serde_json::from_value(notice) else { return };
+    pub fn handle(&self, notice: &Notice) {
+        let Notice { scan, goes_on } = notice;
         let mut sessions = self.sessions.lock();
         match goes_on {
-            true => sessions.get(&scan).into_iter().for_each(|session| session.stay()),
-            false => sessions.remove(&scan).into_iter().for_each(|session| session.end()),
+            true => sessions.get(scan).into_iter().for_each(|session| session.stay()),
+            false => sessions.remove(scan).into_iter().for_each(|session| session.end()),
         }
     }
 
@@ -266,17 +264,16 @@ impl Together {
             return drop(done.send((node, None)));
         };
         let request = TaskRequest { scan: asking.id.clone(), node: node.0, task, options: options.clone() };
-        let answered = move |answer: Option<Value>| drop(done.send((node, answer.map(|answer| Answer::of(&answer)))));
-        let call = self.peers.ask(own, json!(request), self.silent, Box::new(answered));
+        let answered = move |answer: Option<String>| drop(done.send((node, answer.map(|answer| Answer::of(&answer)))));
+        let call = self.peers.ask(own, &request, self.silent, Box::new(answered));
         asking.calls.insert(node, call);
     }
 
     /// Reports to the other nodes that the scan goes on, or is over.
     fn notify(&self, asking: &Asking, goes_on: bool) {
         let others = asking.there.values().filter(|other| other.node != asking.me.node);
-        for own in others.filter_map(|other| other.own.clone()) {
-            self.peers.notify(own, json!(Notice { scan: asking.id.clone(), goes_on }));
-        }
+        let notice = Notice { scan: asking.id.clone(), goes_on };
+        others.filter_map(|other| other.own.clone()).for_each(|own| self.peers.notify(own, &notice));
     }
 
     /// Judges the objects, once all nodes have reported the names in files and the objects that they answer for.

@@ -85,7 +85,7 @@ fn what_holds_a_transfer_is_named_and_nodes_share_the_limit_of_the_volume() {
         fn names(&self) -> Vec<String> {
             ["b", "c", "d"].map(String::from).to_vec()
         }
-        fn ask(&self, _: &str, _: u32, _: u32, _: serde_json::Value, _: &Stop) -> Said {
+        fn ask(&self, _: &str, _: u32, _: u32, _: &Share, _: &Stop) -> Said {
             Said::Refused
         }
     }

@@ -6,12 +6,12 @@ use super::left_out;
 use super::open::OpenCheckpoint;
 use super::record::{self, App};
 use super::table::{CheckpointTable, Session};
-use crate::control::answers::{self, Abandoned, Application, Begun, Committed, Done, Row};
+use crate::control::answers::{self, Abandoned, Application, Begun, Committed, Done, Row, write};
 use crate::control::{BeginCheckpoint, Caller, Problem, Result, exit};
 use policy::burst::advice::daly_s;
 use policy::burst::buffer;
 use policy::burst::tables::{Tables, Version};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -87,7 +87,7 @@ impl Burst {
             self.forget_sessions(|session| session.app == app);
             self.give_up(session.request);
             if abandon {
-                return Ok(json!(Abandoned { app: name.into(), label: session.label, abandoned: true }));
+                return Ok(write(&Abandoned { app: name.into(), label: session.label, abandoned: true }));
             }
             return Err(Problem::failed(format!("no file of version \"{}\" was written", session.label))
                 .so("there is no such version")
@@ -108,7 +108,7 @@ impl Burst {
                 .so("it does not count; the previous version stays the newest")
         })?;
         let (bytes, files) = (version.bytes(), version.parts.len());
-        Ok(json!(Committed { app: name.into(), label: version.label, number: version.number, bytes, files }))
+        Ok(write(&Committed { app: name.into(), label: version.label, number: version.number, bytes, files }))
     }
 
     /// Waits until the other nodes have had time to report their files of the version.

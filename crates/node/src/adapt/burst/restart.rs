@@ -13,14 +13,13 @@ use object::host::descriptor_path;
 use policy::FileId;
 use rustix::fs::{AtFlags, statat};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Reply of the node that decides about an application.
 #[derive(Default, Serialize, Deserialize)]
-struct ApplicationVersions {
+pub(super) struct ApplicationVersions {
     /// Complete versions, newest first.
     versions: Vec<Version>,
     /// Label of a version that is begun and not complete.
@@ -33,9 +32,8 @@ impl Burst {
     /// # Errors
     /// The caller may see no such version, or the deciding node does not answer.
     pub(crate) fn restart(self: &Arc<Burst>, files: &FileTable, caller: &Caller, app: &str) -> Result<Restart> {
-        let known = self.call(caller.uid, Command::Control(Request::RestartFrom { app: app.to_owned() }))?;
-        let known: ApplicationVersions = serde_json::from_value(known)
-            .map_err(|error| Problem::failed(format!("the answer of the leading node is not valid: {error}")))?;
+        let request = Command::Control(Request::RestartFrom { app: app.to_owned() });
+        let known: ApplicationVersions = self.call(caller.uid, request)?;
         for version in &known.versions {
             if let Some(directory) = self.directory_now(files, version) {
                 return Ok(Restart {
@@ -56,16 +54,16 @@ impl Burst {
     }
 
     /// The versions that the caller may see.
-    pub(super) fn to_restart_from(&self, caller: &Caller, name: &str) -> Result<Value> {
+    pub(super) fn to_restart_from(&self, caller: &Caller, name: &str) -> Result<ApplicationVersions> {
         let app = self.named(caller, name)?;
         let table = self.table.lock();
         if !self.may_see(&table, caller, &app) {
-            return Ok(json!(ApplicationVersions::default()));
+            return Ok(ApplicationVersions::default());
         }
         let mut versions: Vec<_> = table.complete.values().filter(|version| version.app == app).cloned().collect();
         versions.sort_by_key(|version| std::cmp::Reverse(version.number));
         let begun = table.current.values().find(|current| current.app == app).map(|current| current.label.clone());
-        Ok(json!(ApplicationVersions { versions, begun }))
+        Ok(ApplicationVersions { versions, begun })
     }
 
     /// The directory of a version's files now; `None` if a file is not found. A file with its bytes in its stub has no

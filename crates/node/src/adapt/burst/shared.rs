@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use policy::burst::admission::Event as AdmissionEvent;
 use policy::burst::buffer;
 use request::{By, Named, Request, Stand};
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ impl Shared {
     }
 
     fn notify(&self, to: &To, request: &Request) {
-        self.calls.notify(to, SERVICE, json!(request));
+        self.calls.notify(to, SERVICE, request);
     }
 
     /// The kept entry of a file that is opened again while its version is incomplete.
@@ -127,10 +127,14 @@ impl Burst {
     }
 
     /// Sends a request. `done` handles the answer in the lane of checkpoints.
-    fn request(&self, request: &Request, done: impl FnOnce(&Burst, Answer) + Send + 'static) -> u64 {
+    fn request<T: DeserializeOwned + Send + 'static>(
+        &self,
+        request: &Request,
+        done: impl FnOnce(&Burst, Answer<T>) + Send + 'static,
+    ) -> u64 {
         let Some(shared) = self.shared.get() else { return 0 };
         let (driver, done) = (self.driver.clone(), Mutex::new(Some(done)));
-        shared.calls.ask(&To::Leader, SERVICE, json!(request), SILENT, move |answer| {
+        shared.calls.ask(&To::Leader, SERVICE, request, SILENT, move |answer| {
             let Some(done) = done.lock().take() else { return };
             driver.jobs.later(Lane::Checkpoints, move |adapt| {
                 if let Some(burst) = adapt.burst() {
@@ -224,15 +228,15 @@ fn serve(adapt: &Adapt, request: Request, reply: Reply) {
         Request::Write { by, stand, bytes } => burst.hold(adapt, &by, &stand, bytes, reply),
         Request::Stands { by, stands } if burst.decides() => {
             let over: Vec<Option<bool>> = stands.iter().map(|stand| burst.stands(adapt, &by, stand)).collect();
-            reply.send(&Ok(json!(over)));
+            reply.send(&Ok(over));
         }
         Request::Stands { .. } => {}
         Request::Full { bytes } => burst.tell_buffer(buffer::Event::Full { bytes: bytes as f64 }),
         Request::Reads { path, file } => burst.is_read(file, path),
-        Request::Settle { app, label } => reply.send(&Ok(json!(burst.settle_here(&app, &label)))),
+        Request::Settle { app, label } => reply.send(&Ok(burst.settle_here(&app, &label))),
         Request::Over { app, label } => burst.version_is_over(&app, &label),
         Request::Announced => match burst.look_what_is_announced() {
-            Ok(()) => reply.send(&Ok(Value::Null)),
+            Ok(()) => reply.send(&Ok(())),
             Err(error) => tracing::warn!("announced checkpoints cannot be read on this node: {error}"),
         },
     }

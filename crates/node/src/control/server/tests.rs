@@ -13,7 +13,7 @@ impl Handler for Echo {
     fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
         match command {
             "echo.twice" => {
-                out.progress(args.clone());
+                out.progress(&args);
                 Ok(json!([args.clone(), args]))
             }
             "echo.who" => Ok(json!({"uid": caller.uid, "pid": caller.pid})),
@@ -211,7 +211,7 @@ fn the_end_waits_for_answers_under_way() {
     struct Slow;
     impl Handler for Slow {
         fn handle(&self, _: &Caller, _: &str, _: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
-            out.progress(json!("began"));
+            out.progress("began");
             while !out.stop().is_set() {
                 thread::yield_now();
             }

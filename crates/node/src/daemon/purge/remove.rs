@@ -15,7 +15,6 @@ use rustix::fs::{
     statat, unlinkat,
 };
 use rustix::io::{Errno, Result};
-use serde_json::json;
 use std::ffi::CString;
 use std::path::Path;
 use std::time::Duration;
@@ -90,8 +89,8 @@ impl Core {
         let others = calls.others();
         let names: Option<Vec<String>> = others.iter().map(|other| other.own.clone()).collect();
         let Some(names) = names else { return false };
-        let said = calls.call_each(names, FILE_IN_USE, &Caller::daemon(), &json!(seen.inode), ASKED_MAX, &|_| true);
-        let is_open = said.iter().find(|(_, answer)| *answer != Ok(json!(false)));
+        let said = calls.call_each(names, FILE_IN_USE, &Caller::daemon(), &seen.inode, ASKED_MAX, &|_| true);
+        let is_open = said.iter().find(|(_, answer)| *answer != Ok(false));
         if let Some((_, answer)) = is_open {
             let why = answer.as_ref().err().map_or("another node uses it".into(), |problem| problem.cause.clone());
             tracing::info!("{:?} is not purged: {why}", seen.path);

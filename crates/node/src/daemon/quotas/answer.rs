@@ -2,7 +2,7 @@
 
 use super::record::{self, KIND, Record};
 use super::{Book, Keeper, LIMITS_MAX, not_remembered, words};
-use crate::control::answers::{Quota, Quotas, Text, Usage, UsageState};
+use crate::control::answers::{Quota, Quotas, Text, Usage, UsageState, write};
 use crate::control::{Caller, NewLimit, Problem, QuotaOf, Request, Responder, Result, SetQuota};
 use crate::daemon::Core;
 use crate::daemon::led::Led;
@@ -11,14 +11,14 @@ use policy::Time;
 use policy::quota::{Both, Limit, Limits, Resource, Standing, Subject};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Longest grace period: ten years.
 const GRACE_S_MAX: u64 = 10 * 366 * 86_400;
 
 /// Requests to the leader.
-pub static COMMANDS: Led<Request> = Led {
+pub static COMMANDS: Led<Request, Value> = Led {
     name: "quota.command",
     is_ready: |core| core.quotas.book.lock().decides,
     serve: |core, caller, request, _| serve(core, caller, request),
@@ -31,13 +31,13 @@ pub fn run(core: &Arc<Core>, caller: &Caller, request: Request, out: &mut Respon
 
 /// Serves a command on this node.
 fn serve(core: &Core, caller: &Caller, request: Request) -> Result<Value> {
-    match request {
-        Request::ShowQuota { of } => Ok(json!(show(core, caller, of)?)),
-        Request::Quotas {} => Ok(json!(list(core, caller)?)),
-        Request::SetQuota(asked) => Ok(json!(set(core, caller, asked)?)),
-        Request::RemoveQuota { of } => Ok(json!(remove(core, caller, &of)?)),
-        _ => Err(Problem::wrong("the request of another node is not about quotas")),
-    }
+    Ok(match request {
+        Request::ShowQuota { of } => write(&show(core, caller, of)?),
+        Request::Quotas {} => write(&list(core, caller)?),
+        Request::SetQuota(asked) => write(&set(core, caller, asked)?),
+        Request::RemoveQuota { of } => write(&remove(core, caller, &of)?),
+        _ => return Err(Problem::wrong("the request of another node is not about quotas")),
+    })
 }
 
 /// The limits of the caller, or, for the operator, those of any subject.

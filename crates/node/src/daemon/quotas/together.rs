@@ -10,7 +10,7 @@
 
 use super::record::{self, KIND, Record};
 use super::{Book, Entry, Keeper, LOOK_SOON, answer};
-use crate::calls::{self, Calls};
+use crate::calls::Calls;
 use crate::control::Caller;
 use crate::daemon::Core;
 use crate::daemon::led::Led;
@@ -19,20 +19,16 @@ use meta::messages::{Message, Talk};
 use meta::quota::Account;
 use policy::quota::{Both, Quota};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Reports of the other nodes, which the leader sums.
-static REPORTS: Led<Report> = Led {
+static REPORTS: Led<Report, Sums> = Led {
     name: "quota.count",
     is_ready: |core| core.quotas.book.lock().decides,
-    serve: |core, _, report, _| {
-        let sums = core.quotas.book.lock().hear(report);
-        Ok(json!(sums))
-    },
+    serve: |core, _, report, _| Ok(core.quotas.book.lock().hear(report)),
 };
 /// Timeout of a request for the sums. A guess: longer than a healthy leader takes.
 const ASKED_MAX: Duration = Duration::from_secs(3);
@@ -179,8 +175,8 @@ impl Keeper {
     fn follow(&self, core: &Core, calls: &Calls) -> Result<()> {
         let Some(leader) = calls.leader() else { return Err(Error::Elsewhere("no node leads".into())) };
         let report = self.book.lock().report(calls.own());
-        let said = calls.call_each(vec![leader], REPORTS.name, &Caller::daemon(), &json!(report), ASKED_MAX, &|_| true);
-        let answer = said.into_iter().next().and_then(|(_, answer)| calls::value(answer));
+        let said = calls.call_each(vec![leader], REPORTS.name, &Caller::daemon(), &report, ASKED_MAX, &|_| true);
+        let answer = said.into_iter().next().and_then(|(_, answer)| answer.ok());
         let sums: Sums = answer.ok_or_else(|| Error::Elsewhere("the leading node does not report the usage".into()))?;
         if sums.edition != report.edition {
             let records = core.volume.state().records(KIND)?;

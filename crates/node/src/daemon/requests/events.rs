@@ -6,7 +6,6 @@ use crate::control::{Caller, Events as Asked, Problem, Responder};
 use crate::daemon::Core;
 use crate::daemon::resolve::inside_of;
 use engine::events::Event;
-use serde_json::json;
 use std::time::Duration;
 
 /// Events taken from the rings at once.
@@ -26,17 +25,17 @@ pub fn run(core: &Core, caller: &Caller, what: &Asked, out: &mut Responder<'_>) 
     let known = if resumes.is_some() { 0 } else { newest };
     let mut at = resumes.unwrap_or(0).min(newest);
     let line = |at| EventLine { at: Some((run, at)), ..EventLine::default() };
-    if !out.progress(json!(line(at))) {
+    if !out.progress(&line(at)) {
         return Ok(EventLine::default());
     }
     loop {
         let batch = events.batch(at, BATCH);
         let missed = EventLine { missed: Some(batch.missed), ..EventLine::default() };
-        if batch.missed > 0 && at >= known && !out.progress(json!(missed)) {
+        if batch.missed > 0 && at >= known && !out.progress(&missed) {
             return Ok(EventLine::default());
         }
         for event in batch.events.iter().filter(|event| is_asked(event, what) && may_see(core, caller, event)) {
-            if !out.progress(json!(EventLine { event: Some(Event::clone(event)), ..line(event.number) })) {
+            if !out.progress(&EventLine { event: Some(Event::clone(event)), ..line(event.number) }) {
                 return Ok(EventLine::default());
             }
         }

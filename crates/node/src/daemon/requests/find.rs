@@ -12,14 +12,13 @@ use policy::TargetId;
 use policy::layout::{Layout, MirrorState, ObjectState};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
 use rustix::io::Errno;
-use serde_json::json;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Search> {
     let stop = out.stop().clone();
     Scan::new(core, caller, what)?.run(&stop, &mut |found| {
-        out.progress(json!(found.file));
+        out.progress(&found.file);
     })
 }
 

@@ -94,7 +94,7 @@ pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<
             done => return Ok(done?),
         }
         if !joined {
-            out.progress("a move of this file is under way; waiting for its end".into());
+            out.progress("a move of this file is under way; waiting for its end");
         }
         joined = true;
         while file.id().is_some_and(moved) {

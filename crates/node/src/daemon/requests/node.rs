@@ -99,7 +99,7 @@ pub fn drain(core: &Core, caller: &Caller, name: &str, wait: bool, out: &mut Res
             }
             Some(draining) => {
                 let kept_by = draining.kept_by.unwrap_or_default().join(", ");
-                out.progress(format!("waits for {kept_by}").into());
+                out.progress(&format!("waits for {kept_by}"));
             }
         }
         std::thread::sleep(LOOK_EVERY);

@@ -1,13 +1,13 @@
 //! `stage.*` and `source.*`: data in and out, with the caller's permissions.
 
 use super::{sent, with_progress};
-use crate::control::answers::Source;
+use crate::control::answers::{Source, write};
 use crate::control::{Caller, Problem, Request, Responder, Result, exit};
 use crate::daemon::Core;
 use engine::source::{Identity, Record, SourceError};
 use engine::stage::{Progress, Report, StageError, Staged, Stop, Transfer};
 use rustix::io::Errno;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Serves a request for staging.
 pub fn run(core: &Core, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value> {
@@ -89,7 +89,7 @@ impl Asked<'_> {
             };
             work(&core.stager.paced(limit, caller.uid, stop).transfer(&known(caller, identity), report, stop))
         })?;
-        Ok(json!(staged))
+        Ok(write(&staged))
     }
 }
 

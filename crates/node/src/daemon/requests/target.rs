@@ -86,7 +86,7 @@ pub fn drain(core: &Arc<Core>, caller: &Caller, name: &str, wait: bool, out: &mu
     };
     core.background.drain_now(target.id(), |progress| {
         let text = format!("{} files moved, {} left, {} of them in use", progress.files, progress.left, progress.busy);
-        out.progress(text.into())
+        out.progress(&text)
     });
     match target.run(|medium| medium.list()) {
         Ok(objects) if objects.is_empty() => {

@@ -7,7 +7,6 @@ use super::{AGAIN, SERVICE};
 use crate::Result;
 use crate::control::Caller;
 use parking_lot::Mutex;
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -43,10 +42,10 @@ impl Burst {
                 others.into_iter().filter_map(|other| Some((other.own?, other.node))).collect();
             let names = nodes.keys().cloned().collect();
             let is_awaited = |name: &str| Instant::now() < until && !shared.talk().is_over(nodes[name]);
-            let (args, caller) = (json!(Request::Announced), Caller::daemon());
-            let answers = shared.calls.call_each(names, SERVICE, &caller, &args, HEARD_MAX, &is_awaited);
+            let (request, caller) = (Request::Announced, Caller::daemon());
+            let answers = shared.calls.call_each(names, SERVICE, &caller, &request, HEARD_MAX, &is_awaited);
             let before = informed.len();
-            informed.extend(answers.into_iter().filter_map(|(name, answer)| answer.ok().map(|_| name)));
+            informed.extend(answers.into_iter().filter_map(|(name, answer)| answer.ok().map(|()| name)));
             if informed.len() == before {
                 std::thread::sleep(AGAIN);
             }

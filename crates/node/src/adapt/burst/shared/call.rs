@@ -3,9 +3,9 @@
 use super::super::Burst;
 use super::request::Command;
 use crate::calls::{Answer, SILENT, To};
-use crate::control::answers::{self, Done, Row, Versions};
+use crate::control::answers::{self, Done, Row, Versions, write};
 use crate::control::{Caller, Problem, Request, Responder};
-use serde_json::json;
+use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,29 +30,28 @@ impl Burst {
     ///
     /// # Errors
     /// Errors of the command, or a missing reply.
-    pub fn call(self: &Arc<Burst>, uid: u32, what: Command) -> Answer {
+    pub fn call<T: DeserializeOwned>(self: &Arc<Burst>, uid: u32, what: Command) -> Answer<T> {
         self.call_for(uid, &what, SILENT)
     }
 
-    fn call_for(self: &Arc<Burst>, uid: u32, what: &Command, silent: Duration) -> Answer {
-        let Some(shared) = self.shared.get().filter(|_| !self.decides()) else { return self.serve_here(uid, what) };
+    fn call_for<T: DeserializeOwned>(self: &Arc<Burst>, uid: u32, what: &Command, silent: Duration) -> Answer<T> {
+        let Some(shared) = self.shared.get().filter(|_| !self.decides()) else {
+            return self.serve_here(uid, what).and_then(answers::read);
+        };
         let mut listens = |_| true;
         let mut out = Responder::new(&mut listens, Arc::default());
-        shared.calls.call(&To::Leader, COMMANDS, &caller(uid), json!(what), silent, &mut out)
+        shared.calls.call(&To::Leader, COMMANDS, &caller(uid), what, silent, &mut out)
     }
 
     /// State of the buffer; `None` if the deciding node does not answer in time.
     pub(crate) fn status_of_all(self: &Arc<Burst>, caller: &Caller) -> Option<answers::Burst> {
-        self.call_for(caller.uid, &Command::Control(Request::BurstBuffer {}), STATUS_MAX)
-            .and_then(answers::read)
-            .ok()
-            .flatten()
+        self.call_for(caller.uid, &Command::Control(Request::BurstBuffer {}), STATUS_MAX).ok().flatten()
     }
 
     /// All versions, including incomplete ones; empty if the deciding node does not answer in time.
     pub(crate) fn rows_of_all(self: &Arc<Burst>, caller: &Caller) -> Vec<Row> {
         let answer = self.call_for(caller.uid, &Command::Control(Request::Checkpoints { app: None }), STATUS_MAX);
-        answer.and_then(answers::read).map_or_else(|_| Vec::new(), |Versions { versions }| versions)
+        answer.map_or_else(|_| Vec::new(), |Versions { versions }| versions)
     }
 
     fn serve_here(self: &Arc<Burst>, uid: u32, what: &Command) -> Answer {
@@ -61,18 +60,18 @@ impl Burst {
             Command::Mark(job, marked) => self.mark(job, marked)?,
             Command::Unmark(job) => self.unmark(job),
         }
-        Ok(json!(Done {}))
+        Ok(write(&Done {}))
     }
 
     fn serve_request(self: &Arc<Burst>, caller: &Caller, request: &Request) -> Answer {
         Ok(match request {
-            Request::BeginCheckpoint(what) => json!(self.begin(caller, what)?),
+            Request::BeginCheckpoint(what) => write(&self.begin(caller, what)?),
             Request::CommitCheckpoint { app, abandon } => self.end(caller, app, *abandon)?,
-            Request::AboutApplication { app, mtbf_s, nodes } => json!(self.about(caller, app, *mtbf_s, *nodes)?),
-            Request::Checkpoints { app } => json!(Versions { versions: self.rows(caller, app.as_deref()) }),
-            Request::RestartFrom { app } => self.to_restart_from(caller, app)?,
-            Request::Advise { app } => json!(self.advice(caller, app)?),
-            Request::BurstBuffer {} => json!(self.status(caller)),
+            Request::AboutApplication { app, mtbf_s, nodes } => write(&self.about(caller, app, *mtbf_s, *nodes)?),
+            Request::Checkpoints { app } => write(&Versions { versions: self.rows(caller, app.as_deref()) }),
+            Request::RestartFrom { app } => write(&self.to_restart_from(caller, app)?),
+            Request::Advise { app } => write(&self.advice(caller, app)?),
+            Request::BurstBuffer {} => write(&self.status(caller)),
             _ => return Err(Problem::wrong("this is no request about checkpoints")),
         })
     }

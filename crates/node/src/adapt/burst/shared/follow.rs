@@ -5,7 +5,7 @@ use super::super::Burst;
 use super::super::open::OpenCheckpoint;
 use super::AGAIN;
 use super::request::{Granted, Request, Stand};
-use crate::calls::{self, Answer, To};
+use crate::calls::{Answer, To};
 use engine::file::{Access, Resume};
 use parking_lot::Mutex;
 use policy::burst::admission::{Event as AdmissionEvent, Verdict};
@@ -126,9 +126,8 @@ impl Burst {
         }
     }
 
-    fn granted(&self, checkpoint: &Arc<OpenCheckpoint>, number: u64, answer: Answer) {
-        let granted: Option<Granted> = calls::value(answer);
-        if let Some((_, direct)) = granted {
+    fn granted(&self, checkpoint: &Arc<OpenCheckpoint>, number: u64, granted: Answer<Granted>) {
+        if let Ok((_, direct)) = granted {
             checkpoint.direct.store(direct, Ordering::Release);
         }
         let verdict = granted.map_or(Verdict::Go, |(said, _)| said.into());
@@ -175,9 +174,9 @@ impl Burst {
     }
 
     /// Handles the leader's acknowledgement of states with these numbers.
-    fn reported(&self, reported: &[(Arc<OpenCheckpoint>, u64)], answer: Answer) {
+    fn reported(&self, reported: &[(Arc<OpenCheckpoint>, u64)], answer: Answer<Vec<Option<bool>>>) {
         let Some(shared) = self.shared.get() else { return };
-        let over: Vec<Option<bool>> = calls::value(answer).unwrap_or_default();
+        let over = answer.unwrap_or_default();
         for ((checkpoint, number), over) in reported.iter().zip(&over) {
             match over {
                 Some(true) => self.version_is_over(&checkpoint.app, &checkpoint.label),

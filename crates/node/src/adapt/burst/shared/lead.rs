@@ -4,12 +4,11 @@ use super::super::open::{Elsewhere, OpenCheckpoint};
 use super::super::{Adapt, Burst};
 use super::SERVICE;
 use super::request::{By, Granted, Request, Said, Stand};
-use crate::calls::{self, Reply, To};
+use crate::calls::{Answer, Reply, To};
 use crate::control::Caller;
 use crate::{Error, Result};
 use policy::burst::admission::Event as AdmissionEvent;
 use policy::cluster::Node;
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +32,7 @@ impl Burst {
                     "{} of a checkpoint on another node is written without admission: {error}",
                     stand.of.path
                 );
-                return reply.send(&Ok(json!((Said::Go, false))));
+                return reply.send(&Ok((Said::Go, false)));
             }
         };
         let driver = self.driver.clone();
@@ -48,7 +47,7 @@ impl Burst {
                 let Some(burst) = adapt.burst() else { return };
                 let direct = burst.admission(|of| of.request(request).is_some_and(|of| of.direct));
                 let granted: Granted = (said, direct);
-                reply.send(&Ok(json!(granted)));
+                reply.send(&Ok(granted));
             });
         }));
         self.tell(AdmissionEvent::Hold { request, write, len: bytes });
@@ -141,12 +140,12 @@ impl Burst {
         };
         let until = Instant::now() + SETTLE_MAX;
         let is_awaited = |name: &str| Instant::now() < until && !shared.talk().is_over(nodes[name]);
-        let (names, args) = (nodes.keys().cloned().collect(), json!(Request::Settle { app, label }));
-        let answers = shared.calls.call_each(names, SERVICE, &Caller::daemon(), &args, SETTLE_MAX, &is_awaited);
+        let (names, settle) = (nodes.keys().cloned().collect(), Request::Settle { app, label });
+        let answers = shared.calls.call_each(names, SERVICE, &Caller::daemon(), &settle, SETTLE_MAX, &is_awaited);
         let table = self.table.lock();
         let mut silent = Vec::new();
         for (name, answer) in answers {
-            let Some(stands) = calls::value::<Vec<Stand>>(answer) else {
+            let Ok(stands): Answer<Vec<Stand>> = answer else {
                 silent.push(name);
                 continue;
             };
