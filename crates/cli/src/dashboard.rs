@@ -2,14 +2,14 @@
 
 use crate::listed::{of_runner, of_slurm};
 use crate::users;
-use endpoint::{Job, Watched};
+use endpoint::{Bytes, Job, Watched, json};
 use jobs::request::{JobState, JobSummary, List};
 use jobs::slurm::wire::Summary;
-use node::control::answers::read;
+use node::control::answers::{read, write};
 use node::control::{Caller, Handler, Responder, Result};
-use node::daemon::{Core, Health};
+use node::daemon::{Core, Health, Users};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -35,8 +35,8 @@ impl Watched for Dashboard {
         self.core.health()
     }
 
-    fn at_a_glance(&self, with_names: bool) -> Result<Value> {
-        Ok(json!(self.core.at_a_glance(with_names)?))
+    fn at_a_glance(&self, with_names: bool) -> Result<Bytes> {
+        Ok(json(&self.core.at_a_glance(with_names)?))
     }
 
     fn jobs(&self) -> Result<Vec<Job>> {
@@ -49,13 +49,12 @@ impl Watched for Dashboard {
         Ok(own.map(of_runner).chain(slurm.map(of_slurm)).collect())
     }
 
-    fn space(&self) -> Result<Value> {
-        let name_of = |uid| users::name_of(uid).unwrap_or_else(|| uid.to_string());
-        Ok(json!(self.core.space_by_user(name_of)?))
+    fn space(&self) -> Result<Users> {
+        self.core.space_by_user(|uid| users::name_of(uid).unwrap_or_else(|| uid.to_string()))
     }
 
-    fn file(&self, path: &str) -> Result<Value> {
-        Ok(json!(self.core.how_it_lies(path)?))
+    fn file(&self, path: &str) -> Result<Bytes> {
+        Ok(json(&self.core.how_it_lies(path)?))
     }
 }
 
@@ -74,6 +73,6 @@ fn rows<T: DeserializeOwned>(handler: &dyn Handler, command: &str) -> Result<Vec
     // Nodes that do not answer are reported as progress: their jobs are not in the list.
     let mut ignored = |_: Value| true;
     let mut out = Responder::new(&mut ignored, Arc::default());
-    let rows = handler.handle(&operator, command, json!(List { all: true }), &mut out)?;
+    let rows = handler.handle(&operator, command, write(&List { all: true }), &mut out)?;
     read(rows)
 }

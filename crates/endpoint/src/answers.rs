@@ -121,7 +121,7 @@ impl Answers {
 
     async fn at_a_glance(&self) -> Answer {
         let (watched, with_names) = (self.watched.clone(), self.access.has_token());
-        let look = move || watched.at_a_glance(with_names).map(|glance| Bytes::from(glance.to_string()));
+        let look = move || watched.at_a_glance(with_names);
         found(self.glance.at("", look).await, "the volume")
     }
 
@@ -145,7 +145,7 @@ impl Answers {
             return text_answer(StatusCode::BAD_REQUEST, "name a file: /api/file?path=...\n");
         };
         let (watched, of) = (self.watched.clone(), path.clone());
-        let look = move || watched.file(&of).map(|file| Bytes::from(file.to_string()));
+        let look = move || watched.file(&of);
         found(self.file.at(&path, look).await, "the namespace")
     }
 }
@@ -161,7 +161,8 @@ struct Failed {
     error: String,
 }
 
-fn json(value: &impl Serialize) -> Bytes {
+/// Serializes the body of an answer.
+pub fn json(value: &impl Serialize) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("names are strings"))
 }
 

@@ -4,9 +4,9 @@
 //! last, and fifty times its duration. So scans take at most a fiftieth of the time, however many names there are.
 
 use node::control::Problem;
+use node::daemon::Users;
 use parking_lot::Mutex;
 use serde::Serialize;
-use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -36,13 +36,13 @@ struct Found {
     age_s: u64,
     took_s: u64,
     #[serde(flatten)]
-    space: Value,
+    space: Users,
 }
 
 struct ScanResult {
     ended: Instant,
     took: Duration,
-    what: Result<Value, Problem>,
+    what: Result<Users, Problem>,
 }
 
 impl Space {
@@ -52,7 +52,7 @@ impl Space {
     }
 
     /// Returns the last result. Does not block.
-    pub fn at(&self, look: impl FnOnce() -> Result<Value, Problem> + Send + 'static) -> Result<Shown, Problem> {
+    pub fn at(&self, look: impl FnOnce() -> Result<Users, Problem> + Send + 'static) -> Result<Shown, Problem> {
         let mut under_way = self.under_way.lock();
         let found = self.found.lock();
         let is_due = found.as_ref().is_none_or(|found| found.ended.elapsed() >= self.every.max(found.took * REST));
@@ -77,19 +77,20 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
     }
 
-    fn until_found(space: &Space, look: impl Fn() -> Result<Value, Problem> + Clone + Send + 'static) -> Value {
+    fn until_found(
+        space: &Space,
+        look: impl Fn() -> Result<Users, Problem> + Clone + Send + 'static,
+    ) -> Result<Shown, Problem> {
         for _ in 0..10_000 {
-            match space.at(look.clone()).map(|shown| json!(shown)) {
-                Ok(shown) if shown.get("users").is_none() => std::thread::sleep(Duration::from_millis(1)),
-                Ok(shown) => return shown,
-                Err(problem) => return json!(problem.cause),
+            match space.at(look.clone()) {
+                Ok(Shown { found: None, .. }) => std::thread::sleep(Duration::from_millis(1)),
+                shown => return shown,
             }
         }
         panic!("no look ever ended");
@@ -106,15 +107,15 @@ mod tests {
         let look = move || {
             counted.fetch_add(1, Ordering::Relaxed);
             may.lock().recv().expect("told to go on");
-            Ok(json!({"users": []}))
+            Ok(Users::default())
         };
         let space = Space::new(EVERY);
         for _ in 0..100 {
             assert_eq!(space.at(look.clone()).expect("nothing is wrong"), Shown { looking: true, found: None });
         }
         go.send(()).expect("it waits");
-        let shown = until_found(&space, look.clone());
-        assert_eq!((&shown["looking"], &shown["age_s"]), (&json!(false), &json!(0)));
+        let shown = until_found(&space, look.clone()).expect("found");
+        assert!(!shown.looking && shown.found.is_some_and(|found| found.age_s == 0));
         space.at(look).expect("found");
         assert_eq!(looks.load(Ordering::Relaxed), 1);
     }
@@ -124,13 +125,12 @@ mod tests {
         let runtime = runtime();
         let _inside = runtime.enter();
         let space = Space::new(Duration::ZERO);
-        assert_eq!(
-            until_found(&space, || Err(Problem::failed("a name cannot be read"))),
-            json!("a name cannot be read")
-        );
-        let look = || Ok(json!({"users": [1]}));
+        let failed = Problem::failed("a name cannot be read");
+        let fails = failed.clone();
+        assert_eq!(until_found(&space, move || Err(fails.clone())), Err(failed));
+        let look = || Ok(Users { unread: 1, ..Users::default() });
         for _ in 0..10_000 {
-            if space.at(look).is_ok_and(|shown| json!(shown)["users"] == json!([1])) {
+            if space.at(look).is_ok_and(|shown| shown.found.is_some_and(|found| found.space.unread == 1)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -6,7 +6,7 @@ mod in_browser;
 
 use super::*;
 use engine::volume;
-use serde_json::json;
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -47,27 +47,27 @@ impl Watched for Daemon {
         Health { failing: self.failing.clone(), degraded: vec!["target fast0 is failed".into()] }
     }
 
-    fn at_a_glance(&self, with_names: bool) -> Result<Value, Problem> {
+    fn at_a_glance(&self, with_names: bool) -> Result<Bytes, Problem> {
         self.glances.fetch_add(1, Ordering::Relaxed);
-        Ok(dashboard::glance(self.targets, with_names))
+        Ok(json(&dashboard::glance(self.targets, with_names)))
     }
 
     fn jobs(&self) -> Result<Vec<Job>, Problem> {
         Ok((0..self.jobs).map(dashboard::job).collect())
     }
 
-    fn space(&self) -> Result<Value, Problem> {
+    fn space(&self) -> Result<Users, Problem> {
         Ok(dashboard::space())
     }
 
-    fn file(&self, path: &str) -> Result<Value, Problem> {
+    fn file(&self, path: &str) -> Result<Bytes, Problem> {
         self.files.fetch_add(1, Ordering::Relaxed);
         match path {
             "hangs" => std::thread::sleep(Duration::from_secs(3600)),
             "gone" => return Err(Problem::not_found("gone: No such file or directory")),
             _ => {}
         }
-        Ok(dashboard::file(path))
+        Ok(json(&dashboard::file(path)))
     }
 }
 

@@ -42,6 +42,7 @@ pub use accounting::{Accounts, JobFacts, JobNow, OwnersOf};
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged, RuleSum};
 pub use scrub::Scrubs;
+pub use space::Users;
 pub use watched::{Gauges, Health};
 
 use crate::adapt::Adapt;

@@ -1,6 +1,8 @@
 //! The dashboard: data per kind of client, their amount per request, and behaviour while a query hangs.
 
 use super::*;
+use node::control::answers::{SpaceRow, Sum};
+use serde_json::json;
 
 /// A volume with `targets` targets, the last of them failed.
 pub fn glance(targets: u64, with_names: bool) -> Value {
@@ -47,10 +49,11 @@ pub fn job(n: u64) -> Job {
     }
 }
 
-pub fn space() -> Value {
-    let of = |user: &str, uid: u64, bytes: u64| json!({"name": user, "uid": uid, "files": 1200, "bytes": bytes, "on_targets_bytes": 2 * bytes});
-    json!({"users": [of("ann", 1000, 1 << 40), of("bob", 1001, 1 << 38)], "users_count": 22, "unread": 1,
-        "others": {"files": 9, "bytes": 1 << 20, "on_targets_bytes": 1 << 20}})
+pub fn space() -> Users {
+    let sum = |files, bytes, on_targets| Sum { files, bytes, on_targets };
+    let of = |user: &str, uid, bytes| SpaceRow { name: user.into(), uid: Some(uid), sum: sum(1200, bytes, 2 * bytes) };
+    let users = vec![of("ann", 1000, 1 << 40), of("bob", 1001, 1 << 38)];
+    Users { users, users_count: 22, unread: 1, others: sum(9, 1 << 20, 1 << 20) }
 }
 
 pub fn file(path: &str) -> Value {

@@ -24,7 +24,7 @@ const AGES: [(u64, &str); 5] = [
 ];
 
 /// Space by user, for the dashboard.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Users {
     /// Users with the most bytes on targets.
     pub users: Vec<SpaceRow>,
