@@ -2,10 +2,10 @@
 
 use crate::failure::Result;
 use crate::shown::{self, Output};
-use node::control::answers::{Text, read};
+use node::control::answers::{Text, read, write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Writes an answer as JSON, or as the text that `render` makes of it.
 pub fn show<T: DeserializeOwned>(output: Output, answer: Value, render: impl FnOnce(&T) -> String) -> Result<()> {
@@ -18,7 +18,7 @@ pub fn show<T: DeserializeOwned>(output: Output, answer: Value, render: impl FnO
 
 /// The name that a variant has in the JSON, with spaces.
 pub fn words(variant: impl Serialize) -> String {
-    json!(variant).as_str().unwrap_or_default().replace('_', " ")
+    write(&variant).as_str().unwrap_or_default().replace('_', " ")
 }
 
 /// Writes an answer in words.

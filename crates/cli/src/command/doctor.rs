@@ -17,7 +17,6 @@ use clap::Args;
 use finding::{Finding, Subject, Weight};
 use node::control::{ENVIRONMENT, Problem, exit, find, mounts, socket_of};
 use serde::Serialize;
-use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Check this machine for faults that would make a volume fail, run slowly or lose data
@@ -56,7 +55,7 @@ impl Doctor {
     pub fn run(self, context: &Context) -> Result<u8> {
         if let Some(subject) = &self.look {
             let subject: Subject = serde_json::from_str(subject).map_err(std::io::Error::from)?;
-            shown::text(&json!(subject.look()).to_string())?;
+            shown::json_line(&subject.look())?;
             return Ok(0);
         }
         let findings = looks::make(self.begin(context)?)?;

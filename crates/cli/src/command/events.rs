@@ -2,14 +2,12 @@
 
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::{Output, count, moment_ms, plain};
+use crate::shown::{self, Output, count, moment_ms, plain};
 use crate::values;
 use clap::Args;
 use engine::events::{Event, Kind};
 use node::control::answers::{EventLine, read};
 use node::control::{Client, Events as Asked, Request, exit};
-use serde_json::json;
-use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -101,12 +99,11 @@ impl Events {
                 );
             }
             if let Some(event) = event {
-                let line = match self.output {
-                    Output::Json => json!(event).to_string(),
-                    Output::Text => line(&event),
+                let written = match self.output {
+                    Output::Json => shown::json_line(&event),
+                    Output::Text => shown::text(&line(&event)),
                 };
-                let mut out = std::io::stdout().lock();
-                if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+                if written.is_err() {
                     // The output is closed.
                     std::process::exit(exit::FAILED.into());
                 }

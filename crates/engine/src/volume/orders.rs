@@ -44,6 +44,12 @@ struct Row {
     given_ms: u64,
 }
 
+/// The part of the file that every version can read.
+#[derive(Deserialize)]
+struct Head {
+    format: u32,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Text {
     format: u32,
@@ -230,12 +236,11 @@ fn parse(text: &str, volume: VolumeId, path: &Path) -> Result<BTreeMap<TargetId,
         let path = path.display();
         Error::State(format!("{path} has orders for targets and is damaged: remove it, and give them again"))
     };
-    let found: serde_json::Value = serde_json::from_str(text).map_err(|_| damaged())?;
-    let format = found["format"].as_u64().and_then(|format| u32::try_from(format).ok()).ok_or_else(damaged)?;
+    let Head { format } = serde_json::from_str(text).map_err(|_| damaged())?;
     if format > FORMAT {
         return Err(Error::Newer(newer_than(&path.display().to_string(), format, FORMAT)));
     }
-    let found: Text = serde_json::from_value(found).map_err(|_| damaged())?;
+    let found: Text = serde_json::from_str(text).map_err(|_| damaged())?;
     // The file is of another volume that used this state directory before.
     if found.volume != volume.to_string() {
         return Ok(BTreeMap::new());

@@ -1,13 +1,11 @@
 //! `entrepot checkpoint restart`: the directory of the newest complete version, for scripts.
 
-use crate::answer;
 use crate::connect::Context;
 use crate::failure::Result;
-use crate::shown::Output;
+use crate::shown::{self, Output};
 use clap::Args;
 use node::control::answers::{self, read};
 use node::control::{Client, Problem, Request, exit};
-use serde_json::json;
 use std::path::Path;
 
 /// Print the directory of the newest complete version, to restart from
@@ -41,7 +39,7 @@ impl Restart {
         let mut client = Client::connect(&volume.socket())?;
         let mut version: answers::Restart = read(client.ask(&Request::RestartFrom { app: self.app }, &mut |_| {})?)?;
         version.directory = in_mount(at, &version.directory);
-        answer::show(self.output, json!(version), |version: &answers::Restart| format!("{}\n", version.directory))?;
+        shown::value(self.output, &version, |version| format!("{}\n", version.directory))?;
         Ok(0)
     }
 }
