@@ -47,10 +47,8 @@ pub enum Event {
         /// Result of the run.
         outcome: Outcome,
     },
-    /// Whether this node leads.
+    /// Whether this node leads. Also sent when a deadline has passed.
     Leads(bool),
-    /// The deadline has passed.
-    Tick,
     /// No further work starts.
     Stop,
 }
@@ -190,7 +188,6 @@ impl Machine for Maintenance {
             Event::Due { task, after } => self.request(task, after),
             Event::Ended { task, outcome } => self.ended(task, outcome),
             Event::Leads(leads) => self.leads = leads,
-            Event::Tick => {}
             Event::Stop => {
                 self.is_stopped = true;
                 self.waiting.clear();

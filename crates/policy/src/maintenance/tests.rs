@@ -69,7 +69,7 @@ impl World {
     /// The tasks that start at this time.
     fn starts_at(&mut self, now: Time) -> Vec<Task> {
         self.now = now;
-        self.on(Event::Tick);
+        self.on(Event::Leads(self.machine.leads));
         self.starts()
     }
 
@@ -222,7 +222,7 @@ fn purges_have_the_interval_of_the_volume() {
     machine.handle(ZERO, Event::Leads(true));
     machine.handle(ZERO, Event::Wanted(Task::Purge));
     assert_eq!(machine.next_deadline(), Some(AT(60)));
-    machine.handle(AT(60), Event::Tick);
+    machine.handle(AT(60), Event::Leads(true));
     assert_eq!(machine.poll(), Some(Action::Start(Task::Purge)));
     machine.handle(AT(61), Event::Ended { task: Task::Purge, outcome: Outcome::Done });
     assert_eq!((machine.poll(), machine.next_deadline()), (None, Some(AT(120))));
@@ -292,7 +292,7 @@ fn a_file_in_use_is_given_up_after_some_tries() {
         assert_eq!(world.starts(), [sum]);
         world.ended(sum, Outcome::Again);
         world.now = world.machine.next_deadline().expect("again");
-        world.on(Event::Tick);
+        world.on(Event::Leads(world.machine.leads));
     }
     assert_eq!(world.starts(), [sum]);
     world.on(Event::Wanted(sum));
@@ -352,7 +352,7 @@ fn a_random_life_keeps_the_invariants_and_starves_no_task() {
                     }
                 }
             }
-            world.on(Event::Tick);
+            world.on(Event::Leads(world.machine.leads));
             for action in world.actions() {
                 let (Action::Start(task) | Action::GaveUp(task)) = action;
                 owed.remove(&task);
