@@ -211,11 +211,6 @@ impl Buffer {
             }
             Event::Mtbf { app, mtbf_s } => self.tables.set_mtbf(app, mtbf_s),
             Event::Interval { app, interval_s } => self.forecast.told(app, interval_s as f64),
-            Event::Ended { app } => {
-                let freed: u64 = self.tables.ended(app).iter().map(|(_, bytes)| bytes).sum();
-                self.forecast.ended(app);
-                self.gone(freed, |version| version.app == app);
-            }
             Event::Removed { version } => {
                 let freed = self.tables.removed(version);
                 self.gone(freed, |other| other == version);

@@ -60,12 +60,6 @@ impl Forecast {
         (rhythm.last, rhythm.bytes) = (now, bytes);
     }
 
-    /// Forgets an application that has ended.
-    pub fn ended(&mut self, app: App) {
-        self.apps.remove(&app);
-        self.told_s.remove(&app);
-    }
-
     /// Returns the checkpoints expected within `horizon_s` seconds, the next first. An application without a known
     /// period is expected after `default_period_s`.
     pub fn coming(&self, now: Time, horizon_s: f64, default_period_s: f64) -> Vec<Coming> {
@@ -164,8 +158,6 @@ mod tests {
             1,
             "what was seen goes over what is told"
         );
-        forecast.ended(2);
-        assert_eq!(forecast.coming(Time::from_secs(350), 60.0, 60.0).len(), 1);
     }
 
     #[test]

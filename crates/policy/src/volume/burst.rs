@@ -170,7 +170,6 @@ impl Burst {
                 left.extend(self.writing.remove(&request).into_iter().flatten());
             }
             admission::Event::Buffer(Of::Removed { version }) => left = self.forget(now, |of| of == version),
-            admission::Event::Buffer(Of::Ended { app }) => left = self.forget(now, |of| of.app == app),
             admission::Event::HandOver => {
                 left = self.forget(now, |_| true);
                 left.extend(std::mem::take(&mut self.writing).into_values().flatten());

@@ -83,11 +83,6 @@ pub enum Event {
         /// Seconds between two checkpoints.
         interval_s: u64,
     },
-    /// An application has ended; its versions are dropped.
-    Ended {
-        /// The application that ended.
-        app: App,
-    },
     /// A user removed a version.
     Removed {
         /// The removed version.
