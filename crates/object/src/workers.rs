@@ -4,10 +4,14 @@
 //! |---|---|
 //! | [`apart`], [`within`] | one piece of work beside the caller, with or without a time limit |
 //! | [`side_by_side`] | the same work several times, and the caller waits for all |
-//! | [`Pool`] | work that comes now and then: its threads start with it and end when idle |
+//! | [`Pool`] | work that comes now and then or at a time: its threads start with it and end when idle |
+//! | [`Periodic`] | work of a pool that recurs: at its own deadlines and when woken, one run at a time |
 //! | [`Workers`] | loops that run until the end of the daemon |
 
+mod periodic;
+
 use parking_lot::{Condvar, Mutex, MutexGuard};
+pub use periodic::Periodic;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -71,7 +75,8 @@ pub fn side_by_side<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> 
     })
 }
 
-/// Threads that start with the work and end when idle. Their number is bounded; the queue is not.
+/// Threads that start with the work and end when idle. Their number is bounded; the queue is not. While work waits for
+/// its time, one thread more than that waits for it, so that other work never delays it.
 #[derive(Clone)]
 pub struct Pool(Arc<Crew>);
 
@@ -86,12 +91,26 @@ struct Crew {
     went: Condvar,
 }
 
+type Work = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
 struct State {
-    queue: VecDeque<Box<dyn FnOnce() + Send>>,
+    queue: VecDeque<Work>,
+    /// Work that is not due yet, the first due first.
+    timed: VecDeque<(Instant, Work)>,
     threads_max: usize,
     threads: usize,
     idle: usize,
+    /// Threads with work of the queue, and those with work that had a time.
+    busy: usize,
+    timely: usize,
     ended: bool,
+}
+
+impl State {
+    fn at_work(&mut self, had_time: bool) -> &mut usize {
+        if had_time { &mut self.timely } else { &mut self.busy }
+    }
 }
 
 impl Pool {
@@ -102,7 +121,7 @@ impl Pool {
 
     /// Returns a pool with another idle time and stack size than the default.
     pub fn with(name: &'static str, threads_max: usize, idle_span: Duration, stack_bytes: Option<usize>) -> Pool {
-        let state = State { queue: VecDeque::new(), threads_max, threads: 0, idle: 0, ended: false };
+        let state = State { threads_max, ..State::default() };
         let (state, came, went) = (Mutex::new(state), Condvar::new(), Condvar::new());
         Pool(Arc::new(Crew { name, idle_span, stack_bytes, state, came, went }))
     }
@@ -119,19 +138,30 @@ impl Pool {
     pub fn push(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let mut state = self.0.open()?;
         state.queue.push_back(Box::new(work));
-        self.0.clone().staff(state)
+        self.0.staff(&mut state).inspect_err(|_| drop(state.queue.pop_back()))
     }
 
-    /// As `push`, for work that empties a queue of its own: several calls before it begins count as one.
+    /// As `push`, for the only queued work of a pool, which empties a queue of its own: several calls before it begins
+    /// count as one.
     ///
     /// # Errors
     /// As for `push`.
     pub fn wake(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        if self.0.open()?.queue.is_empty() { self.push(work) } else { Ok(()) }
+    }
+
+    /// As `push`, for work that begins at `due`. Only other work with a time delays it. It is dropped at the end.
+    ///
+    /// # Errors
+    /// As for `push`.
+    pub fn at(&self, due: Instant, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let mut state = self.0.open()?;
-        if state.queue.is_empty() {
-            state.queue.push_back(Box::new(work));
+        let at = state.timed.partition_point(|(other, _)| *other <= due);
+        state.timed.insert(at, (due, Box::new(work)));
+        if at > 0 {
+            return Ok(()); // a thread waits already
         }
-        self.0.clone().staff(state)
+        self.0.staff(&mut state).inspect_err(|_| drop(state.timed.pop_front()))
     }
 
     /// Number of living threads.
@@ -144,6 +174,8 @@ impl Pool {
         let until = Instant::now() + timeout;
         let mut state = self.0.state.lock();
         state.ended = true;
+        let dropped = std::mem::take(&mut state.timed);
+        MutexGuard::unlocked(&mut state, || drop(dropped));
         self.0.came.notify_all();
         self.0.went.wait_while_until(&mut state, |state| state.threads > 0, until);
         state.threads == 0
@@ -156,9 +188,11 @@ impl Crew {
         if state.ended { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(state) }
     }
 
-    /// Lets a thread take the queued work: an idle one, or a new one.
-    fn staff(self: Arc<Self>, mut state: MutexGuard<'_, State>) -> io::Result<()> {
-        if state.idle >= state.queue.len() || state.threads >= state.threads_max {
+    /// Has enough threads for the queued work, and one that waits for work with a time.
+    fn staff(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
+        let waits = usize::from(!state.timed.is_empty());
+        let threads_max = state.threads_max + waits.max(state.timely.min(1));
+        if state.idle >= state.queue.len() + waits || state.threads >= threads_max {
             self.came.notify_one();
             return Ok(());
         }
@@ -166,28 +200,42 @@ impl Crew {
         match start(self.name, self.stack_bytes, move || crew.serve()) {
             Ok(()) => state.threads += 1,
             Err(_) if state.threads > 0 => {} // those there do it
-            Err(error) => {
-                state.queue.pop_back();
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn serve(&self) {
+    fn serve(self: &Arc<Self>) {
         let mut state = self.state.lock();
         loop {
-            if let Some(work) = state.queue.pop_front() {
+            let now = Instant::now();
+            let is_due = state.timed.front().is_some_and(|(due, _)| *due <= now);
+            let work = match is_due {
+                true => state.timed.pop_front().map(|(_, work)| work),
+                false if state.busy < state.threads_max => state.queue.pop_front(),
+                false => None,
+            };
+            if let Some(work) = work {
+                if !state.timed.is_empty() {
+                    // A failed start has been logged; this thread returns to the work with a time.
+                    drop(self.staff(&mut state));
+                }
+                *state.at_work(is_due) += 1;
                 MutexGuard::unlocked(&mut state, || survive(work));
+                *state.at_work(is_due) -= 1;
                 continue;
             }
             if state.ended {
                 break;
             }
+            let due = state.timed.front().map(|(due, _)| *due);
+            if due.is_some() && state.idle > 0 {
+                break; // another thread waits
+            }
             state.idle += 1;
-            let is_idle = self.came.wait_for(&mut state, self.idle_span).timed_out();
+            let is_idle = self.came.wait_until(&mut state, due.unwrap_or(now + self.idle_span)).timed_out();
             state.idle -= 1;
-            if is_idle && state.queue.is_empty() {
+            if is_idle && state.queue.is_empty() && state.timed.is_empty() {
                 break;
             }
         }
@@ -288,6 +336,26 @@ mod tests {
         while pool.threads() > 0 {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn work_begins_at_its_time_while_other_work_hangs_and_one_idle_thread_waits_for_it() {
+        let pool = Pool::with("a-test", 2, Duration::from_millis(1), None);
+        let ((done, order), (open, gate)) = (channel(), channel::<()>());
+        let began = Instant::now();
+        for ms in [40, 20] {
+            let done = done.clone();
+            pool.at(began + Duration::from_millis(ms), move || done.send(ms).unwrap()).unwrap();
+        }
+        pool.push(move || assert!(gate.recv().is_err())).unwrap();
+        assert_eq!([order.recv(), order.recv()], [Ok(20), Ok(40)]);
+        assert!(began.elapsed() >= Duration::from_millis(40));
+        drop(open);
+        pool.at(began + Duration::from_secs(3600), || panic!("it is dropped")).unwrap();
+        while pool.threads() > 1 {
+            std::thread::yield_now();
+        }
+        assert!(pool.stop(END_SPAN));
     }
 
     #[test]
