@@ -29,7 +29,7 @@ type Listener = Arc<dyn Fn(&Change) + Send + Sync>;
 /// Queue of changes. The number of targets bounds it: a target that changes again before its delivery keeps one entry.
 pub struct Changes {
     queue: Mutex<Queue>,
-    notifier: Pool,
+    threads: Pool,
     listeners: RwLock<Vec<Listener>>,
 }
 
@@ -40,9 +40,9 @@ struct Queue {
 }
 
 impl Changes {
-    pub fn new() -> Arc<Changes> {
-        let notifier = Pool::new("notifier", 1);
-        Arc::new(Changes { queue: Mutex::default(), notifier, listeners: RwLock::default() })
+    /// Returns an empty queue. `threads` has no other queued work.
+    pub fn new(threads: Pool) -> Arc<Changes> {
+        Arc::new(Changes { queue: Mutex::default(), threads, listeners: RwLock::default() })
     }
 
     pub fn listen(&self, listener: Listener) {
@@ -65,7 +65,7 @@ impl Changes {
     pub fn deliver_soon(self: &Arc<Self>) {
         let changes = self.clone();
         // A failure to start has been logged, and the next change delivers this one, too.
-        drop(self.notifier.wake(move || changes.deliver()));
+        drop(self.threads.wake(move || changes.deliver()));
     }
 
     /// Delivers all queued changes, unless another thread is delivering.
@@ -91,7 +91,7 @@ impl Changes {
 
     /// Waits until all changes are delivered, and delivers no more.
     pub fn stop(&self) {
-        self.notifier.stop(END_SPAN);
+        self.threads.stop(END_SPAN);
     }
 }
 

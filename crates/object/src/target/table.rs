@@ -7,7 +7,7 @@ use super::looks::Checks;
 use super::watch;
 use super::{Execution, Limits, Space, State, Target, TargetError, TargetSpec, changes, clock};
 use crate::Error;
-use crate::workers::Workers;
+use crate::workers::{END_SPAN, Pool, Workers};
 use parking_lot::RwLock;
 use policy::TargetId;
 use policy::cluster::idle::{self, Share};
@@ -129,11 +129,12 @@ impl Targets {
     /// Makes an empty table and starts the watching threads (none with [`Execution::Inline`]).
     pub fn new(options: TargetsOptions) -> Arc<Targets> {
         let inline = options.execution == Execution::Inline;
+        let threads = Pool::new("targets", 1);
         let shared = Arc::new(Shared {
             execution: options.execution,
             limits: options.limits.clone(),
             clock: if inline { clock::Clock::counted() } else { clock::Clock::real() },
-            changes: changes::Changes::new(),
+            changes: changes::Changes::new(threads.clone()),
             bell: watch::Bell::default(),
             looks: Checks::new(options.limits.deadline),
         });
@@ -149,7 +150,7 @@ impl Targets {
             others: OnceLock::new(),
         });
         if !inline {
-            watch::start(&targets, &targets.watch, &shared);
+            watch::start(&targets, &targets.watch, &shared, &threads);
         }
         targets
     }
@@ -360,7 +361,7 @@ impl Targets {
 
     /// Stops the watching threads and lets the workers end.
     pub fn stop(&self) {
-        self.shared.bell.stop();
+        self.shared.bell.stop(END_SPAN);
         self.shared.looks.stop();
         self.shared.changes.stop();
         self.watch.stop();
@@ -445,7 +446,7 @@ impl Targets {
 
 impl Drop for Targets {
     fn drop(&mut self) {
-        self.shared.bell.stop();
+        self.shared.bell.stop(Duration::ZERO);
         self.shared.looks.stop();
     }
 }

@@ -1,16 +1,16 @@
-//! Threads that watch the targets of a volume: one answers for hung callers, one probes and measures. None of them
-//! touches a medium, so none can hang.
+//! The watch of the targets of a volume: a thread answers for hung callers, and periodic work probes and measures. None
+//! of them touches a medium, so none can hang.
 
 use super::Targets;
 use super::clock::{nap, time};
 use super::core::Shared;
-use crate::workers::Workers;
+use crate::workers::{Periodic, Pool, Workers};
 use parking_lot::{Condvar, Mutex};
 use policy::cluster::idle;
 use policy::protect::health::Event;
 use policy::{TargetId, Time};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// Age limit of the cached space of a target in use.
@@ -20,14 +20,13 @@ pub const SPACE_SPAN: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub struct Bell {
     rung: Mutex<Rung>,
-    wake: Condvar,
     /// Wakes the watchdog.
     watch: Condvar,
+    prober: OnceLock<Periodic>,
 }
 
 #[derive(Default)]
 struct Rung {
-    rung: bool,
     entered: bool,
     stopped: bool,
     probes: BTreeMap<TargetId, bool>,
@@ -35,8 +34,8 @@ struct Rung {
 
 impl Bell {
     pub fn ring(&self) {
-        self.rung.lock().rung = true;
-        self.wake.notify_all();
+        // A failure to start has been logged; the next ring starts it.
+        self.prober.get().into_iter().for_each(|prober| drop(prober.wake_in(Duration::ZERO)));
     }
 
     /// Signals that an inline operation began.
@@ -64,20 +63,13 @@ impl Bell {
         std::mem::take(&mut self.rung.lock().probes)
     }
 
-    pub fn stop(&self) {
+    /// Ends both, and waits for the prober for at most `timeout`.
+    pub fn stop(&self, timeout: Duration) {
         self.rung.lock().stopped = true;
-        self.wake.notify_all();
         self.watch.notify_all();
-    }
-
-    /// Sleeps until a ring, for at most `span`. Returns false after [`Bell::stop`].
-    fn wait(&self, span: Duration) -> bool {
-        let mut rung = self.rung.lock();
-        if !rung.rung && !rung.stopped {
-            self.wake.wait_for(&mut rung, span);
+        if let Some(prober) = self.prober.get() {
+            prober.stop(timeout);
         }
-        rung.rung = false;
-        !rung.stopped
     }
 
     /// Sleeps for `span`, even after a ring. Returns false after [`Bell::stop`].
@@ -89,13 +81,14 @@ impl Bell {
     }
 }
 
-/// Starts both threads. They end with [`Bell::stop`].
-pub fn start(targets: &Arc<Targets>, watch: &Workers, shared: &Arc<Shared>) {
-    let (prober, watchdog) = (shared.clone(), shared.clone());
+/// Starts both. They end with [`Bell::stop`].
+pub fn start(targets: &Arc<Targets>, watch: &Workers, shared: &Arc<Shared>, threads: &Pool) {
     let (for_prober, for_watchdog) = (Arc::downgrade(targets), Arc::downgrade(targets));
-    let probes = watch.start("prober", move || probe_until_stopped(&for_prober, &prober));
+    let (probed, prober, watchdog) = (Arc::downgrade(shared), Mutex::new(Prober::default()), shared.clone());
+    let work = move || Some(prober.lock().look(&*for_prober.upgrade()?, &*probed.upgrade()?));
+    let prober = shared.bell.prober.get_or_init(|| Periodic::new(threads, work));
     let watches = watch.start("watchdog", move || watch_until_stopped(&for_watchdog, &watchdog));
-    assert!(probes && watches, "the first threads of a process can be started");
+    assert!(prober.wake_in(Duration::ZERO).is_ok() && watches, "the first threads of a process can be started");
 }
 
 fn watch_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
@@ -112,31 +105,33 @@ fn watch_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
     }
 }
 
-fn probe_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
-    let (mut measured, mut measured_all): (Option<Time>, Option<Time>) = (None, None);
-    let mut sends = false;
-    loop {
-        let wait = {
-            let Some(targets) = targets.upgrade() else { return };
-            let now = shared.clock.now();
-            // The space of unused targets changes only by other nodes.
-            let all = measured_all.is_none_or(|at| now.since(at) >= idle::EVERY);
-            if measured.is_none_or(|at| now.since(at) >= time(SPACE_SPAN)) {
-                measured = Some(now);
-                // The measurements requested last time have arrived.
-                if std::mem::replace(&mut sends, all) {
-                    targets.tell_space();
-                }
-                measured_all = if all { measured } else { measured_all };
-                targets.measure(all);
+/// Times of the last measurements.
+#[derive(Default)]
+struct Prober {
+    measured: Option<Time>,
+    measured_all: Option<Time>,
+    /// Whether measurements for other nodes were requested last time.
+    sends: bool,
+}
+
+impl Prober {
+    /// Probes and measures what is due. Returns when to call again.
+    fn look(&mut self, targets: &Targets, shared: &Shared) -> Duration {
+        let now = shared.clock.now();
+        // The space of unused targets changes only by other nodes.
+        let all = self.measured_all.is_none_or(|at| now.since(at) >= idle::EVERY);
+        if self.measured.is_none_or(|at| now.since(at) >= time(SPACE_SPAN)) {
+            self.measured = Some(now);
+            // The measurements requested last time have arrived.
+            if std::mem::replace(&mut self.sends, all) {
+                targets.tell_space();
             }
-            let next = targets.tick(now).map_or(SPACE_SPAN, |at| Duration::from_nanos(at.since(now).0));
-            let again = shared.looks.hand_over(shared.clock.now());
-            next.min(again.unwrap_or(SPACE_SPAN)).min(SPACE_SPAN)
-        };
-        if !shared.bell.wait(wait) {
-            return;
+            self.measured_all = if all { self.measured } else { self.measured_all };
+            targets.measure(all);
         }
+        let next = targets.tick(now).map_or(SPACE_SPAN, |at| Duration::from_nanos(at.since(now).0));
+        let again = shared.looks.hand_over(shared.clock.now());
+        next.min(again.unwrap_or(SPACE_SPAN)).min(SPACE_SPAN)
     }
 }
 
