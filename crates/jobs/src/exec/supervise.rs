@@ -1,17 +1,14 @@
 //! The supervisor: one part from its first command to its status file.
 
-use super::attempt::{self, Ears, Event};
+use super::attempt::{self, Signals};
 use super::{Processes, Spec, Status, file, now_ms, process, write_whole};
 use crate::request::{Ending, PartKind, StepReport};
-use object::workers::apart;
 use policy::Time;
 use policy::schedule::staging::{Attempt, Attempts, Verdict};
 use rustix::fs::FlockOperation;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 /// Longest wait for a new daemon after one ended during a staging command. A guess: covers a crash and a restart, not
@@ -41,7 +38,7 @@ fn supervise(spec: &Spec) -> std::io::Result<()> {
         return Ok(());
     }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let mut ears = listen()?;
+    let signals = Signals::listen()?;
     let me = process::identify(std::process::id() as i32).ok_or_else(|| std::io::Error::other("/proc is missing"))?;
     let mut processes = Processes { supervisor: me, command: None };
     let pid_file = file(&spec.dir, spec.kind, "pid");
@@ -52,7 +49,7 @@ fn supervise(spec: &Spec) -> std::io::Result<()> {
     let mut steps = Vec::new();
     let mut ending = Ending::Exited { code: 0 };
     for step in 0..spec.steps.len() {
-        let report = run_step(spec, step, deadline, &mut ears, &mut |pid| {
+        let report = run_step(spec, step, deadline, &signals, &mut |pid| {
             processes.command = process::identify(pid);
             if let Ok(bytes) = serde_json::to_vec(&processes) {
                 // The file only serves to clean up after a killed supervisor, so an error is ignored.
@@ -69,29 +66,25 @@ fn supervise(spec: &Spec) -> std::io::Result<()> {
     write_whole(&status_file, &serde_json::to_vec(&status)?)
 }
 
-/// SIGTERM means cancel; a terminal's signals are ignored here.
-fn listen() -> std::io::Result<Ears> {
-    let (send, receive) = sync_channel(64);
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let to = send.clone();
-    let cancel = move || signals.forever().all(|signal| signal != SIGTERM || to.send(Event::Cancel).is_ok());
-    apart("signals", cancel)?;
-    Ok(Ears { send, receive, cancelled: false })
-}
-
 /// Runs a command with its retries. The last attempt counts.
-fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, started: &mut dyn FnMut(i32)) -> StepReport {
+fn run_step(
+    spec: &Spec,
+    step: usize,
+    deadline: Instant,
+    signals: &Signals,
+    started: &mut dyn FnMut(i32),
+) -> StepReport {
     let began = Instant::now();
     let mut attempts = Attempts::new(spec.retries, Time::from_millis(spec.retry_pause_ms));
     let mut awaited_until = None;
     loop {
         announce(spec, step, attempts.made() + 1);
-        let outcome = attempt::run(spec, step, deadline, ears, &mut *started);
-        if lost_the_daemon(spec, step, &outcome.ending) && !ears.cancelled {
+        let outcome = attempt::run(spec, step, deadline, signals, &mut *started);
+        if lost_the_daemon(spec, step, &outcome.ending) && !signals.cancelled() {
             let until = *awaited_until.get_or_insert_with(|| Instant::now() + DAEMON_AWAITED_MAX);
             if Instant::now() < until.min(deadline) {
-                ears.cancelled |= matches!(ears.receive.recv_timeout(DAEMON_LOOK_EVERY), Ok(Event::Cancel));
-                if !ears.cancelled {
+                signals.wait_for_cancel(Instant::now() + DAEMON_LOOK_EVERY);
+                if !signals.cancelled() {
                     continue;
                 }
             }
@@ -103,22 +96,18 @@ fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, starte
             _ => Attempt::FailedForGood,
         };
         if let Verdict::Again { pause, .. } = attempts.ended(how)
-            && !ears.cancelled
+            && !signals.cancelled()
         {
             let pause = Duration::from_nanos(pause.0).min(deadline.saturating_duration_since(Instant::now()));
-            let until = Instant::now() + pause;
-            while !ears.cancelled && Instant::now() < until {
-                let heard = ears.receive.recv_timeout(until.saturating_duration_since(Instant::now()));
-                ears.cancelled |= matches!(heard, Ok(Event::Cancel));
-            }
-            if !ears.cancelled {
+            signals.wait_for_cancel(Instant::now() + pause);
+            if !signals.cancelled() {
                 continue;
             }
         }
         let failed = !outcome.ending.is_success();
         return StepReport {
             attempts: attempts.made(),
-            ending: if failed && ears.cancelled { Ending::Cancelled } else { outcome.ending },
+            ending: if failed && signals.cancelled() { Ending::Cancelled } else { outcome.ending },
             lasted_ms: began.elapsed().as_millis() as u64,
             stderr_tail: if failed { outcome.stderr_tail } else { String::new() },
         };
