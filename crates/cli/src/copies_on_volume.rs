@@ -10,6 +10,7 @@ use jobs::slurm::Slurm;
 use jobs::uid_of;
 use node::adapt::JOB_VARIABLES;
 use node::daemon::Core;
+use object::workers::Pool;
 use policy::protect::replica::{Event, JobId, Protection};
 use policy::{FileId, Time};
 use std::path::PathBuf;
@@ -56,6 +57,7 @@ pub fn start(
     of_slurm: &Slurm,
     known: Option<&Arc<KnownJobs>>,
     settings: &volume::Replication,
+    threads: &Pool,
 ) -> std::io::Result<Replication> {
     let inputs = |kind, here| match known {
         Some(known) => either(here, known.inputs_elsewhere(kind)),
@@ -79,6 +81,7 @@ pub fn start(
         Settings { on: settings.policy != ReplicationPolicy::None, poll: settings.poll },
         queue,
         Arc::new(CopiesOnVolume { core: core.clone(), variable }),
+        threads,
     )
 }
 

@@ -8,6 +8,7 @@ use jobs::request::Kind;
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
 use node::daemon::Core;
+use object::workers::Pool;
 use policy::protect::availability::{Config, Lost};
 use policy::{FileId, Time};
 use std::collections::BTreeMap;
@@ -54,7 +55,13 @@ impl Inputs for InputsOnVolume {
 
 /// Starts the checks of the input of waiting jobs, over all queues of this daemon; over none if `check_before_job` is
 /// off.
-pub fn start(core: &Arc<Core>, runner: &Arc<Runner>, slurm: &Slurm, settings: &Jobs) -> std::io::Result<Guard> {
+pub fn start(
+    core: &Arc<Core>,
+    runner: &Arc<Runner>,
+    slurm: &Slurm,
+    settings: &Jobs,
+    threads: &Pool,
+) -> std::io::Result<Guard> {
     let target_changes = Arc::new(AtomicU64::new(0));
     let own = target_changes.clone();
     core.volume.targets().on_change(move |_| {
@@ -67,5 +74,5 @@ pub fn start(core: &Arc<Core>, runner: &Arc<Runner>, slurm: &Slurm, settings: &J
     let settle = time(core.volume.config().replication.delay);
     let machine = Config { every: time(settings.check_every), settle, ..Config::default() };
     let inputs = InputsOnVolume { core: core.clone(), target_changes };
-    Guard::start(Settings { machine, poll: settings.queue_poll }, queues, Arc::new(inputs))
+    Guard::start(Settings { machine, poll: settings.queue_poll }, queues, Arc::new(inputs), threads)
 }

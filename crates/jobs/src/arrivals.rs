@@ -9,7 +9,7 @@
 //! nodes together promise no more than the free space.
 //!
 //! A job requests its stage-in. The stage-in begins when it is due and space is promised to it. Sizes are requested
-//! from the sources on separate threads; one thread polls the queues while jobs wait. If a source reports no size,
+//! from the sources in the background; the queues are polled while jobs wait. If a source reports no size,
 //! nothing is promised and the stage-in begins at once.
 
 mod landed;
@@ -23,19 +23,19 @@ use landed::Landed;
 use meta::state::State;
 use nodes::Nodes;
 pub use nodes::Peers;
-use object::workers::{Pool, apart};
-use parking_lot::{Condvar, Mutex};
+use object::workers::{Periodic, Pool};
+use parking_lot::Mutex;
 use policy::Time;
 use policy::schedule::just_in_time::{Config, Stats, WhenFull};
 pub(crate) use queue_view::span;
 use queue_view::{Action, QueueView};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Key of the measured rates of sources in the state store.
 const RATES: &str = "source-rate";
-/// Threads that request sizes from the sources. A guess: one source that does not answer delays few others.
+/// Maximum of threads that request sizes from the sources. A guess: one source that does not answer delays few others.
 const ASKERS_MAX: usize = 4;
 
 /// Settings of the arrivals.
@@ -104,11 +104,10 @@ struct Shared {
     nodes: Option<Nodes>,
     view: Mutex<QueueView>,
     queues: Mutex<BTreeMap<QueueKind, Arc<dyn WaitingJobs>>>,
-    /// Wakes the thread that polls the queues.
-    woken: Condvar,
+    /// Polls the queues and measures the free space.
+    watch: Periodic,
     flags: Mutex<Flags>,
-    /// Threads that query sources.
-    askers: Pool,
+    threads: Pool,
 }
 
 #[derive(Default)]
@@ -119,6 +118,8 @@ struct Flags {
     taken_up: bool,
     /// Jobs whose sources are still to be queried for sizes.
     asked: VecDeque<ArrivalRequest>,
+    /// Number of threads that query sources.
+    askers: usize,
 }
 
 /// The driver. Ends with [`Arrivals::stop`].
@@ -127,12 +128,13 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Starts the threads, with the source rates of the state store. Nothing is promised before [`Arrivals::taken_up`].
+    /// Starts the driver, with the source rates of the state store. Nothing is promised before [`Arrivals::taken_up`].
     pub fn start(
         settings: Settings,
         volume: Arc<dyn Volume>,
         state: Arc<dyn State>,
         peers: Option<Arc<dyn Peers>>,
+        threads: &Pool,
     ) -> std::io::Result<Arrivals> {
         let mut known = BTreeMap::new();
         for (source, rate) in state.records(RATES).map_err(|e| std::io::Error::other(e.to_string()))? {
@@ -141,19 +143,21 @@ impl Arrivals {
             }
         }
         let view = QueueView::new(&settings, known);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
             settings,
             volume,
             nodes: peers.map(|peers| Nodes::new(state.clone(), peers)),
             state,
             view: Mutex::new(view),
             queues: Mutex::default(),
-            woken: Condvar::new(),
+            watch: {
+                let (me, watch) = (me.clone(), Mutex::new(Watch::default()));
+                Periodic::new(threads, move || watch.lock().look(&*me.upgrade()?))
+            },
             flags: Mutex::default(),
-            askers: Pool::new("sizes", ASKERS_MAX),
+            threads: threads.clone(),
         });
-        let own = shared.clone();
-        apart("just-in-time", move || watch(&own))?;
+        shared.watch.wake()?;
         Ok(Arrivals { shared })
     }
 
@@ -231,10 +235,10 @@ impl Arrivals {
         (due_ms > now().0 / 1_000_000).then_some(due_ms)
     }
 
-    /// Ends the threads. No job is begun after this.
+    /// Ends the background work. No job is begun after this.
     pub fn stop(&self) {
         self.shared.flags.lock().stopped = true;
-        self.shared.woken.notify_all();
+        self.shared.watch.stop(Duration::ZERO);
     }
 }
 
@@ -251,13 +255,17 @@ fn now() -> Time {
 impl Shared {
     fn look(&self) {
         self.flags.lock().look = true;
-        self.woken.notify_all();
+        // A failure to start a thread has been logged; the next call starts it.
+        drop(self.watch.wake());
     }
 
     fn wake_askers(self: &Arc<Self>) {
+        let mut flags = self.flags.lock();
         let own = self.clone();
         // If no thread starts, the failure is logged, and the thread of the next job takes this one as well.
-        drop(self.askers.wake(move || ask_sources(&own)));
+        if flags.askers < ASKERS_MAX && self.threads.push(move || ask_sources(&own)).is_ok() {
+            flags.askers += 1;
+        }
     }
 }
 
@@ -265,8 +273,9 @@ impl Shared {
 fn ask_sources(shared: &Arc<Shared>) {
     let next = || {
         let mut flags = shared.flags.lock();
-        let asked = flags.asked.pop_front().filter(|_| !flags.stopped)?;
-        Some((asked, !flags.asked.is_empty()))
+        let asked = flags.asked.pop_front().filter(|_| !flags.stopped);
+        flags.askers -= usize::from(asked.is_none());
+        Some((asked?, !flags.asked.is_empty()))
     };
     while let Some((asked, more)) = next() {
         if more {
@@ -285,23 +294,36 @@ fn ask_sources(shared: &Arc<Shared>) {
     }
 }
 
-/// The thread that polls the queues and measures the free space.
-fn watch(shared: &Arc<Shared>) {
-    let (mut told, mut landed) = (Stats::default(), Landed::default());
-    let mut queues_at = Instant::now();
-    while let Some(called) = wait(shared, queues_at) {
-        if called || Instant::now() >= queues_at {
-            queues_at = Instant::now() + shared.settings.poll;
+/// What the polls of the queues keep from one to the next.
+#[derive(Default)]
+struct Watch {
+    counted: Stats,
+    landed: Landed,
+    /// Time of the next poll of the queues; `None` before the first.
+    queues_at: Option<Instant>,
+}
+
+impl Watch {
+    /// Polls the queues, measures the free space, and begins what is due. Returns the time until the next call; `None`
+    /// if a new job or an answer of the sources calls.
+    fn look(&mut self, shared: &Shared) -> Option<Duration> {
+        let called = {
+            let mut flags = shared.flags.lock();
+            let called = std::mem::take(&mut flags.look);
+            (!flags.stopped).then_some(called)?
+        };
+        if called || self.queues_at.is_none_or(|at| at <= Instant::now()) {
+            self.queues_at = Some(Instant::now() + shared.settings.poll);
             ask_queues(shared);
         }
-        landed.look(shared);
+        self.landed.look(shared);
         let todo = promise::promise(shared);
         let (rates, stats) = {
             let mut view = shared.view.lock();
             (view.new_rates(), view.stats())
         };
-        shared.volume.count_arrivals(&told, &stats);
-        told = stats;
+        shared.volume.count_arrivals(&self.counted, &stats);
+        self.counted = stats;
         for (source, rate) in rates {
             if let Err(error) = shared.state.record_put(RATES, &source, rate.to_string().as_bytes()) {
                 tracing::warn!("the rate of {source} could not be saved: {error}");
@@ -314,23 +336,12 @@ fn watch(shared: &Arc<Shared>) {
                 Action::GiveUp(cause) => jobs.give_up(ticket.1, cause),
             }
         }
+        let queues_in = self.queues_at.map(|at| at.saturating_duration_since(Instant::now()));
+        match &shared.nodes {
+            Some(_) => queues_in.into_iter().chain([Nodes::look_every()]).min(),
+            None => queues_in.filter(|_| !shared.view.lock().is_empty()),
+        }
     }
-}
-
-/// Waits for work. Returns whether a call woke it; `None` when stopped.
-fn wait(shared: &Shared, queues_at: Instant) -> Option<bool> {
-    let nobody = shared.view.lock().is_empty();
-    let mut flags = shared.flags.lock();
-    // Each new job sets `look` once its sources have answered.
-    while shared.nodes.is_none() && nobody && !flags.stopped && !flags.look {
-        shared.woken.wait(&mut flags);
-    }
-    let until = match &shared.nodes {
-        Some(_) => queues_at.min(Instant::now() + Nodes::look_every()),
-        None => queues_at,
-    };
-    while !flags.stopped && !flags.look && !shared.woken.wait_until(&mut flags, until).timed_out() {}
-    (!flags.stopped).then(|| std::mem::take(&mut flags.look))
 }
 
 fn ask_queues(shared: &Shared) {

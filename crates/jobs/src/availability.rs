@@ -5,20 +5,21 @@
 //!   queues --waiting jobs--> machine --check, repair--> Inputs (the volume)
 //!                               ^--lost, repaired--+
 //! ```
-//! One thread polls the queues every few seconds, and checks files when the machine requests it. Repairs run on their
-//! own threads, as many as the machine allows. A queue that does not answer keeps its last snapshot. Repairs
+//! The queues are polled every few seconds, and files are checked when the machine requests it. Repairs run beside that,
+//! as many as the machine allows. A queue that does not answer keeps its last snapshot. Repairs
 //! interrupted by the daemon's end are found again at the next start.
 
 use crate::exec::now_ms;
 use crate::queue::{Queue, State, WaitsFor};
-use object::workers::apart;
+use object::workers::{END_SPAN, Periodic, Pool};
+use parking_lot::Mutex;
 use policy::machine::Machine;
 use policy::protect::availability::{Action, Availability, Config, Event, JobId, Lost, Waiting};
 use policy::{FileId, ObjectId, Time};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// State of the input of one job.
@@ -52,46 +53,45 @@ pub struct Settings {
     pub poll: Duration,
 }
 
-enum GuardMessage {
-    Ended(ObjectId, bool),
-    Stop,
-}
-
-/// Handle of the checking thread. The thread ends with [`Guard::stop`].
-pub struct Guard {
-    tell: Sender<GuardMessage>,
-    thread: parking_lot::Mutex<Option<Receiver<()>>>,
-}
+/// Handle of the checks. They end with [`Guard::stop`].
+pub struct Guard(Arc<Periodic>);
 
 impl Guard {
-    /// Starts the thread over some queues. Jobs with equal numbers in two queues are different jobs.
-    pub fn start(settings: Settings, queues: Vec<Arc<dyn Queue>>, inputs: Arc<impl Inputs>) -> std::io::Result<Guard> {
-        let (tell, told) = channel();
-        let own = tell.clone();
-        let pictures = queues.iter().map(|_| Picture::default()).collect();
-        let work = move || {
-            Driver {
+    /// Starts the checks over some queues. Jobs with equal numbers in two queues are different jobs.
+    pub fn start(
+        settings: Settings,
+        queues: Vec<Arc<dyn Queue>>,
+        inputs: Arc<impl Inputs>,
+        threads: &Pool,
+    ) -> std::io::Result<Guard> {
+        let checks = Arc::new_cyclic(|checks: &Weak<Periodic>| {
+            let (tell, repairs) = channel();
+            let driver = Mutex::new(Driver {
                 machine: Availability::new(settings.machine),
+                pictures: queues.iter().map(|_| Picture::default()).collect(),
                 queues,
-                pictures,
+                changes: inputs.target_changes(),
                 inputs,
-                tell: own,
+                threads: threads.clone(),
+                checks: checks.clone(),
+                tell,
+                repairs,
+                poll: settings.poll,
+                queues_at: None,
                 jobs: BTreeMap::new(),
                 lost: BTreeMap::new(),
                 next_job: 0,
-                changes: 0,
                 began: Instant::now(),
-            }
-            .work(&told, settings.poll)
-        };
-        let thread = apart("availability", work)?;
-        Ok(Guard { tell, thread: parking_lot::Mutex::new(Some(thread)) })
+            });
+            Periodic::new(threads, move || Some(driver.lock().work()))
+        });
+        checks.wake()?;
+        Ok(Guard(checks))
     }
 
-    /// Ends the thread. Running repairs continue until the volume's mover stops.
+    /// Ends the checks. Running repairs continue until the volume's mover stops.
     pub fn stop(&self) {
-        drop(self.tell.send(GuardMessage::Stop));
-        let _ = self.thread.lock().take().map(|thread| thread.recv());
+        self.0.stop(END_SPAN);
     }
 }
 
@@ -107,7 +107,15 @@ struct Driver<I: Inputs> {
     queues: Vec<Arc<dyn Queue>>,
     pictures: Vec<Picture>,
     inputs: Arc<I>,
-    tell: Sender<GuardMessage>,
+    threads: Pool,
+    /// The checks, which the end of a repair wakes.
+    checks: Weak<Periodic>,
+    /// Ends of repairs, and whether they succeeded.
+    tell: Sender<(ObjectId, bool)>,
+    repairs: Receiver<(ObjectId, bool)>,
+    poll: Duration,
+    /// Time of the next poll of the queues; `None` before the first.
+    queues_at: Option<Instant>,
     /// The machine's numbers of the jobs, by queue and number in the queue.
     jobs: BTreeMap<(usize, String), JobId>,
     lost: BTreeMap<ObjectId, I::Lost>,
@@ -117,27 +125,23 @@ struct Driver<I: Inputs> {
 }
 
 impl<I: Inputs> Driver<I> {
-    fn work(mut self, told: &Receiver<GuardMessage>, poll: Duration) {
-        self.changes = self.inputs.target_changes();
-        loop {
-            self.look_at_queues();
-            let until = Instant::now() + poll;
-            loop {
-                self.carry_out();
-                let now = self.now();
-                let due = self.machine.next_deadline().map(|at| Duration::from_nanos(at.since(now).0));
-                let left = until.saturating_duration_since(Instant::now());
-                match told.recv_timeout(due.map_or(left, |due| due.min(left))) {
-                    Ok(GuardMessage::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                    Ok(GuardMessage::Ended(object, true)) => self.handle(Event::Repaired(object)),
-                    Ok(GuardMessage::Ended(object, false)) => self.handle(Event::RepairFailed(object)),
-                    Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick),
-                }
-                if Instant::now() >= until {
-                    break;
-                }
-            }
+    /// Does what is due. Returns the time until the next call.
+    fn work(&mut self) -> Duration {
+        while let Ok((object, done)) = self.repairs.try_recv() {
+            self.handle(if done { Event::Repaired(object) } else { Event::RepairFailed(object) });
         }
+        self.handle(Event::Tick);
+        let queues_at = match self.queues_at.filter(|at| *at > Instant::now()) {
+            Some(at) => at,
+            None => {
+                self.look_at_queues();
+                *self.queues_at.insert(Instant::now() + self.poll)
+            }
+        };
+        self.carry_out();
+        let left = queues_at.saturating_duration_since(Instant::now());
+        let due = self.machine.next_deadline().map(|at| Duration::from_nanos(at.since(self.now()).0));
+        due.map_or(left, |due| due.min(left))
     }
 
     fn now(&self) -> Time {
@@ -232,17 +236,18 @@ impl<I: Inputs> Driver<I> {
         let Some(lost) = self.lost.get(&object).cloned() else {
             return self.handle(Event::RepairFailed(object));
         };
-        let (inputs, tell) = (self.inputs.clone(), self.tell.clone());
+        let (inputs, tell, checks) = (self.inputs.clone(), self.tell.clone(), self.checks.clone());
         let work = move || {
             let done = inputs.repair(&lost);
             match &done {
                 Ok(()) => tracing::info!("{lost}, the input of a waiting job, is whole again"),
                 Err(error) => tracing::info!("{lost}, the input of a waiting job, is not repaired for now: {error}"),
             }
-            // The receiver is gone after `stop`.
-            drop(tell.send(GuardMessage::Ended(object, done.is_ok())));
+            // The receiver is gone with the checks.
+            let _ = tell.send((object, done.is_ok()));
+            checks.upgrade().iter().for_each(|checks| drop(checks.wake()));
         };
-        if apart("repair-input", work).is_err() {
+        if self.threads.push(work).is_err() {
             self.handle(Event::RepairFailed(object));
         }
     }
@@ -327,7 +332,8 @@ mod tests {
         there.0.lock().jobs = vec![job(7, Some(far + 3000), WaitsFor::Nodes), job(8, Some(far), WaitsFor::Dependency)];
         let machine = Config { settle: Time::ZERO, at_once: 1, ..Config::default() };
         let settings = Settings { machine, poll: Duration::from_millis(5) };
-        let guard = Guard::start(settings, vec![here.clone(), there], memory.clone()).expect("a thread");
+        let guard =
+            Guard::start(settings, vec![here.clone(), there], memory.clone(), &crate::threads(1)).expect("a thread");
         let until = |what: &str, done: &dyn Fn() -> bool| {
             let mut log = memory.log.lock();
             let end = Instant::now() + Duration::from_secs(20);

@@ -8,6 +8,7 @@ mod arrival;
 mod clearing;
 mod data;
 mod facts;
+mod supervised;
 mod watching;
 
 pub(crate) use arrival::Now;
@@ -24,7 +25,7 @@ use crate::request::{JobId, JobState, Kind};
 use crate::volume::Volume;
 use meta::records;
 use meta::state::State;
-use object::workers::{Pool, apart};
+use object::workers::Periodic;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::schedule::easy::{self, Easy};
@@ -33,8 +34,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use supervised::Supervised;
 
 /// Backend that runs jobs: the built-in runner, another scheduler on our behalf, or Slurm through its hooks.
 pub(crate) trait Backend: Sized + Send + Sync + 'static {
@@ -74,10 +76,11 @@ pub(crate) struct Core<B: Backend> {
     pub clearing: Arc<clearing::Clearing>,
     /// Notified when a job changes, and at shutdown.
     pub changed: Condvar,
-    /// Thread that polls a scheduler while it has jobs.
-    pub watcher: Pool,
-    /// Readable at shutdown.
-    pub closing: OwnedFd,
+    /// Polls a scheduler while it has jobs.
+    pub watcher: OnceLock<Periodic>,
+    /// Looks for early results.
+    pub early: OnceLock<Periodic>,
+    supervised: Arc<Supervised>,
     /// Data of the backend that need no lock.
     pub own: B,
     /// State of each job as last reported to the volume.
@@ -108,6 +111,7 @@ impl<B: Backend> Core<B> {
     ) -> std::io::Result<Arc<Core<B>>> {
         let machine = Easy::new(queues);
         let (jobs, running) = (BTreeMap::new(), BTreeMap::new());
+        let supervised = Supervised::new(config.threads.clone())?;
         Ok(Arc::new(Core {
             config,
             state,
@@ -123,8 +127,9 @@ impl<B: Backend> Core<B> {
             }),
             clearing: Arc::default(),
             changed: Condvar::new(),
-            watcher: Pool::new("queue-watch", 1),
-            closing: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
+            watcher: OnceLock::new(),
+            early: OnceLock::new(),
+            supervised,
             own,
             told: Mutex::default(),
             started: (now_ms(), Instant::now()),
@@ -237,38 +242,28 @@ impl<B: Backend> Core<B> {
         self.table.lock().jobs.get(&id).map(|job| job.owner.uid)
     }
 
-    /// Watches a supervisor on a separate thread, until its end or shutdown.
+    /// Watches a supervisor until its end or shutdown.
     pub fn watch(
         self: &Arc<Self>,
         table: &mut JobTable<B>,
         number: easy::JobId,
-        mut supervisor: Supervisor,
+        supervisor: Supervisor,
         ended: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) {
         table.running.insert(number, supervisor.process.clone());
-        let (weak, closing) = (Arc::downgrade(self), self.closing.try_clone());
-        drop(apart("supervised", move || {
-            let over = closing.is_ok_and(|closing| supervisor.wait(&closing));
-            if let Some(core) = weak.upgrade().filter(|_| over) {
+        let weak = Arc::downgrade(self);
+        self.supervised.add(supervisor, move || {
+            if let Some(core) = weak.upgrade() {
                 ended(&core);
             }
-        }));
+        });
     }
 
-    /// Waits; returns false at shutdown.
-    pub fn nap(&self, span: Duration) -> bool {
-        let mut table = self.table.lock();
-        let until = Instant::now() + span;
-        while !table.closed && !self.changed.wait_until(&mut table, until).timed_out() {}
-        !table.closed
-    }
-
-    /// Ends the threads. Running parts go on under their supervisors and are found at the next start.
+    /// Ends the background work. Running parts go on under their supervisors and are found at the next start.
     pub fn shut_down(&self) {
         self.table.lock().closed = true;
         self.changed.notify_all();
-        // The counter cannot overflow: it is written once for each call.
-        let _ = rustix::io::write(&self.closing, &1u64.to_ne_bytes());
+        self.supervised.close();
     }
 }
 

@@ -4,6 +4,7 @@ use crate::arrivals::Arrivals;
 use crate::known::KnownJobs;
 use crate::notice::Notices;
 use crate::request::NamedSource;
+use object::workers::Pool;
 use policy::schedule::retention::{Bound, Retention};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +13,17 @@ use std::sync::Arc;
 /// Kept records: enough for a user's history, and small enough for the file system of the state (guesses).
 const RETENTION: Retention =
     Retention { per_user: Bound { n_max: 1000, bytes_max: 1 << 30 }, total: Bound { n_max: 4000, bytes_max: 8 << 30 } };
+
+/// Staging parts at once, unless configured.
+const N_TRANSFERS_MAX: u32 = 4;
+
+/// Maximum of threads of all background work of jobs, beside early results. A guess: more than its parts use together.
+const THREADS_MAX: usize = 64;
+
+/// Returns the pool for the background work of jobs. Two backends send `n_transfers_max` early results each.
+pub fn threads(n_transfers_max: u32) -> Pool {
+    Pool::new("jobs", THREADS_MAX + 2 * n_transfers_max as usize)
+}
 
 /// Configuration of the runner.
 pub struct Config {
@@ -45,6 +57,8 @@ pub struct Config {
     pub known: Option<Arc<KnownJobs>>,
     /// Sender of notices of the ends of jobs.
     pub notices: Option<Arc<Notices>>,
+    /// Threads of the background work.
+    pub threads: Pool,
     /// Environment variables that every job gets, such as the path of the control socket.
     pub environment: Vec<(String, String)>,
 }
@@ -56,7 +70,7 @@ impl Config {
         Ok(Config {
             jobs_dir,
             cores: limits.cores,
-            n_transfers_max: 4,
+            n_transfers_max: N_TRANSFERS_MAX,
             walltime_default_s: limits.walltime_default_s,
             retention: RETENTION,
             n_unfinished_per_user_max: 1000,
@@ -70,6 +84,7 @@ impl Config {
             arrivals: None,
             known: None,
             notices: None,
+            threads: threads(N_TRANSFERS_MAX),
         })
     }
 

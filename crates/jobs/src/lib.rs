@@ -33,5 +33,5 @@ pub mod slurm;
 pub mod volume;
 
 pub use account::uid_of;
-pub use config::{Config, Recogniser};
+pub use config::{Config, Recogniser, threads};
 pub use error::Error;

@@ -2,7 +2,7 @@
 //! `policy::schedule::notices`.
 //!
 //! ```text
-//!   runner, Slurm's hooks ── over ──> [ a line for each user ] ── 4 threads at most ──> supervisor ──> command, as operator
+//!   runner, Slurm's hooks ── over ──> [ a line for each user ] ── 4 at a time ──────> supervisor ──> command, as operator
 //!                                                                                        └──> sendmail, as the job's owner
 //! ```
 //! Each runs under a supervisor, like a part of a job: without a shell, as its user, for a minute at most. No process
@@ -160,11 +160,10 @@ pub struct Notices {
 
 impl Notices {
     /// Creates the notices.
-    pub fn new(settings: Settings, volume: Arc<dyn Volume>) -> Notices {
+    pub fn new(settings: Settings, volume: Arc<dyn Volume>, threads: Pool) -> Notices {
         // Leftovers of an earlier daemon.
         let _ = std::fs::remove_dir_all(&settings.dir);
         let line = Mutex::new((notices::Notices::new(PLACES, WAITING_MAX), Line::default()));
-        let threads = Pool::new("notice", PLACES);
         Notices { shared: Arc::new(Shared { settings, volume, line, threads }) }
     }
 
@@ -284,7 +283,7 @@ mod tests {
                 supervisor_args: Vec::new(),
                 dir: dir.path().join("notices"),
             };
-            Notices::new(settings, Arc::new(NoVolume))
+            Notices::new(settings, Arc::new(NoVolume), Pool::new("notice", PLACES))
         };
         let over = |id| Over {
             of: "runner",

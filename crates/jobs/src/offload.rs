@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::exec::{Spec, now_ms, outside};
 use crate::plan::run_words;
 use crate::request::{Early, JobId, PartKind};
-use object::workers::apart;
+use object::workers::Periodic;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -35,7 +35,7 @@ struct ResultState {
 
 type Lines = Arc<parking_lot::Mutex<BTreeMap<Line, ResultState>>>;
 
-/// Starts the watcher on a separate thread that ends with the jobs, if the operator enabled early results.
+/// Starts to look for early results, if the operator enabled them.
 pub(crate) fn start<B: Backend>(core: &Arc<Core<B>>) {
     if !core.config.offload_on_close {
         return;
@@ -43,15 +43,13 @@ pub(crate) fn start<B: Backend>(core: &Arc<Core<B>>) {
     // Leftovers of an earlier daemon's transfers; they hold the environment of users.
     let _ = std::fs::remove_dir_all(root::<B>(&core.config));
     let weak = Arc::downgrade(core);
-    drop(apart("offload", move || {
-        let seen = Lines::default();
-        while let Some(core) = weak.upgrade() {
-            if !core.nap(LOOK_EVERY) {
-                return;
-            }
-            look(&core, &seen);
-        }
-    }));
+    let seen = Lines::default();
+    let work = move || {
+        let core = weak.upgrade().filter(|core| !core.table.lock().closed)?;
+        look(&core, &seen);
+        Some(LOOK_EVERY)
+    };
+    drop(core.early.get_or_init(|| Periodic::new(&core.config.threads, work)).wake_in(LOOK_EVERY));
 }
 
 fn root<B: Backend>(config: &Config) -> PathBuf {
@@ -79,7 +77,7 @@ fn look<B: Backend>(core: &Arc<Core<B>>, seen: &Lines) {
             };
             if start {
                 let (weak, seen) = (Arc::downgrade(core), seen.clone());
-                drop(apart("offload", move || {
+                drop(core.config.threads.push(move || {
                     send(&weak, (id, command), path);
                     if let Some(line) = seen.lock().get_mut(&(id, command)) {
                         line.sending = false;

@@ -4,22 +4,21 @@
 //! ```text
 //!   queue --picture--> ReplicaTable --events--> policy::protect::replica, in the volume's loop
 //! ```
-//! One thread polls the queue every few seconds. A queue that does not answer changes nothing: copies stay, and
+//! The queue is polled every few seconds. A queue that does not answer changes nothing: copies stay, and
 //! planned ones are still made.
 
 mod replica_table;
 
 use crate::queue::Queue;
 use crate::request::InputReplica;
-use object::workers::apart;
-use parking_lot::{Condvar, Mutex};
+use object::workers::{END_SPAN, Periodic, Pool};
+use parking_lot::Mutex;
 use policy::protect::replica::{CreateReason, Event, JobId, Life, Protection};
 use policy::{FileId, Time};
 use replica_table::ReplicaTable;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The volume, as the maker of copies. All calls may block.
 pub trait Copies: Send + Sync + 'static {
@@ -49,24 +48,31 @@ pub struct Settings {
 /// Watcher of one queue.
 pub struct Replication {
     shared: Arc<Shared>,
-    thread: Mutex<Option<Receiver<()>>>,
+    watch: Periodic,
 }
 
 struct Shared {
     table: Mutex<ReplicaTable>,
     copies: Arc<dyn Copies>,
-    stopped: Mutex<bool>,
-    woken: Condvar,
 }
 
 impl Replication {
-    /// Starts the watcher thread.
-    pub fn start(settings: Settings, queue: Arc<dyn Queue>, copies: Arc<dyn Copies>) -> std::io::Result<Replication> {
-        let shared =
-            Arc::new(Shared { table: Mutex::default(), copies, stopped: Mutex::new(false), woken: Condvar::new() });
-        let own = shared.clone();
-        let thread = apart("replication", move || watch(&own, &*queue, settings))?;
-        Ok(Replication { shared, thread: Mutex::new(Some(thread)) })
+    /// Starts to watch the queue.
+    pub fn start(
+        settings: Settings,
+        queue: Arc<dyn Queue>,
+        copies: Arc<dyn Copies>,
+        threads: &Pool,
+    ) -> std::io::Result<Replication> {
+        let shared = Arc::new(Shared { table: Mutex::default(), copies });
+        let (own, complained) = (shared.clone(), Mutex::new(false));
+        let watch = Periodic::new(threads, move || {
+            // Without the policy, copies of an earlier one are removed.
+            let any = settings.on || own.copies.any();
+            any.then(|| look(&own, &*queue, &mut complained.lock())).map(|()| settings.poll)
+        });
+        watch.wake()?;
+        Ok(Replication { shared, watch })
     }
 
     /// Replication of a file of a job, by the job's number in the queue.
@@ -77,11 +83,9 @@ impl Replication {
         Some(InputReplica { copy: copy_text(of.life, now), why: why_text(of.reason, of.life), at_risk: of.at_risk })
     }
 
-    /// Ends the watcher; copies stay, and the next start takes them over.
+    /// Ends the watch; copies stay, and the next start takes them over.
     pub fn stop(&self) {
-        *self.shared.stopped.lock() = true;
-        self.shared.woken.notify_all();
-        let _ = self.thread.lock().take().map(|thread| thread.recv());
+        self.watch.stop(END_SPAN);
     }
 }
 
@@ -108,49 +112,27 @@ fn why_text(reason: Option<CreateReason>, life: Option<Life>) -> String {
     }
 }
 
-impl Shared {
-    /// Waits; returns false at shutdown.
-    fn nap(&self, span: Duration) -> bool {
-        let until = Instant::now() + span;
-        let mut stopped = self.stopped.lock();
-        while !*stopped && !self.woken.wait_until(&mut stopped, until).timed_out() {}
-        !*stopped
-    }
-}
-
-fn watch(shared: &Shared, queue: &dyn Queue, Settings { on, poll }: Settings) {
+fn look(shared: &Shared, queue: &dyn Queue, complained: &mut bool) {
     let copies = &*shared.copies;
-    if !on && !copies.any() {
-        return; // no policy, and nothing left of one
+    if !copies.is_here() {
+        return;
     }
-    let mut complained = false;
-    loop {
-        if !copies.is_here() {
-            if !shared.nap(poll) {
-                return;
-            }
-            continue;
+    match queue.snapshot() {
+        Ok(picture) => {
+            *complained = false;
+            // The files are looked up before the lock, since that calls the volume.
+            let fresh = shared.table.lock().unknown(&picture);
+            let inputs = fresh.into_iter().map(|(id, inputs)| (id, copies.files_of(&inputs))).collect();
+            let events = shared.table.lock().take(&picture, inputs);
+            copies.tell(events);
         }
-        match queue.snapshot() {
-            Ok(picture) => {
-                complained = false;
-                // The files are looked up before the lock, since that calls the volume.
-                let fresh = shared.table.lock().unknown(&picture);
-                let inputs = fresh.into_iter().map(|(id, inputs)| (id, copies.files_of(&inputs))).collect();
-                let events = shared.table.lock().take(&picture, inputs);
-                copies.tell(events);
-            }
-            Err(error) if complained => tracing::debug!("the {} queue cannot be read: {error}", queue.name()),
-            Err(error) => {
-                complained = true;
-                tracing::warn!("the {} queue cannot be read, replication uses its last listing: {error}", queue.name());
-            }
-        }
-        look_for_closed(shared);
-        if !shared.nap(poll) {
-            return;
+        Err(error) if *complained => tracing::debug!("the {} queue cannot be read: {error}", queue.name()),
+        Err(error) => {
+            *complained = true;
+            tracing::warn!("the {} queue cannot be read, replication uses its last listing: {error}", queue.name());
         }
     }
+    look_for_closed(shared);
 }
 
 /// Files that running jobs had open and have closed.

@@ -223,8 +223,9 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let state = || core.volume.state().clone();
     let recogniser = Arc::new(recognise);
     let peers = promises_on_volume::peers(core);
-    let arrivals = Arrivals::start(arrivals_of(settings), volume.clone(), state(), peers).map_err(|e| failed(&e))?;
-    let arrivals = Arc::new(arrivals);
+    let threads = jobs::threads(settings.dataxfer_concurrent as u32);
+    let arrivals = Arrivals::start(arrivals_of(settings), volume.clone(), state(), peers, &threads);
+    let arrivals = Arc::new(arrivals.map_err(|e| failed(&e))?);
     let of_machine = jobs::Config::new(state_dir.join("jobs")).map_err(|e| failed(&e))?;
     let notices = jobs::notice::Settings {
         on_end: settings.on_end.clone(),
@@ -233,7 +234,7 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
         supervisor_args: of_machine.supervisor_args,
         dir: state_dir.join("jobs").join("notices"),
     };
-    let notices = jobs::notice::Notices::new(notices, volume.clone());
+    let notices = jobs::notice::Notices::new(notices, volume.clone(), threads.clone());
     let notices = Arc::new(notices);
     let known = core.calls.as_ref().map(|calls| Arc::new(KnownJobs::new(state(), calls.own(), &object::host::name())));
     let config = || -> std::result::Result<jobs::Config, Problem> {
@@ -241,6 +242,7 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
         config.arrivals = Some(arrivals.clone());
         config.known = known.clone();
         config.notices = Some(notices.clone());
+        config.threads = threads.clone();
         Ok(config)
     };
     let runner = jobs::runner::Runner::open(config()?, state(), volume.clone(), recogniser.clone());
@@ -251,9 +253,9 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     core.add_gauges(jobs_in_numbers::gauges(&runner, &slurm, &arrivals));
     core.add_gauges(connections_in_numbers::gauges(&core.volume));
     let replication = &core.volume.config().replication;
-    let replication = copies_on_volume::start(core, &runner, &slurm, known.as_ref(), replication);
+    let replication = copies_on_volume::start(core, &runner, &slurm, known.as_ref(), replication, &threads);
     let no_replication = |e| Problem::failed(format!("replication cannot start: {e}"));
-    let availability = inputs_on_volume::start(core, &runner, &slurm, settings);
+    let availability = inputs_on_volume::start(core, &runner, &slurm, settings, &threads);
     let availability = availability.map_err(|e| failed(&e))?;
     core.accounts.set_owners_of(accounts_on_volume::owners_of(&runner, &slurm, known.clone()));
     let jobs =

@@ -316,7 +316,7 @@ fn driver(free: u64, state: &Arc<dyn State>) -> (Arrivals, Receiver<Answer>) {
 fn driver_of(disk: Arc<Disk>, state: &Arc<dyn State>, peers: Option<Arc<dyn Peers>>) -> (Arrivals, Receiver<Answer>) {
     let mut settings = settings(false, WhenFull::Wait);
     settings.machine.retry_after = Time::from_millis(30);
-    let arrivals = Arrivals::start(settings, disk, state.clone(), peers).expect("threads");
+    let arrivals = Arrivals::start(settings, disk, state.clone(), peers, &crate::threads(1)).expect("threads");
     let (tell, told) = channel();
     arrivals.attach(QueueKind::Local, Arc::new(FixedQueue(Lock::new(tell))));
     (arrivals, told)

@@ -10,11 +10,10 @@ use crate::plan::paths;
 use crate::request::{
     Caller, CheckReport, DataWarp, JobId, PartKind, Plan, Protected, RecordedSource, Staging, Transfer,
 };
-use object::workers::apart;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time within which a volume is mounted after the start of its daemon: a generous guess.
 const MOUNTED_WITHIN_S: u32 = 60;
@@ -77,7 +76,7 @@ impl<B: Backend> Core<B> {
             return;
         }
         let core = self.clone();
-        drop(apart("clearing", move || {
+        drop(self.config.threads.push(move || {
             staged.iter().for_each(|(owner, paths)| core.forget_staging(*owner, paths));
             datawarp.iter().for_each(directory::remove);
             drop(begun);
@@ -88,20 +87,25 @@ impl<B: Backend> Core<B> {
     pub fn remove_left(self: &Arc<Self>, jobs: &BTreeMap<JobId, Job<B::JobData>>) {
         let leaves = |job: &&Job<B::JobData>| job.plan.datawarp.own.as_ref().is_some_and(|own| own.leaves);
         let begun = |job: &Job<B::JobData>| (self.clearing.begin(job.id), job.plan.datawarp.clone());
-        let mut left: Vec<_> = jobs.values().filter(leaves).map(begun).collect();
+        let left: Vec<_> = jobs.values().filter(leaves).map(begun).collect();
         if left.is_empty() {
             return;
         }
         let core = self.clone();
-        drop(apart("directory", move || {
-            for _ in 0..MOUNTED_WITHIN_S {
-                left.retain(|(_, datawarp)| directory::try_to_remove(datawarp).is_err());
-                if left.is_empty() || !core.nap(Duration::from_secs(1)) {
-                    return;
-                }
-            }
-            left.iter().for_each(|(_, datawarp)| directory::remove(datawarp));
-        }));
+        drop(self.config.threads.push(move || core.remove_when_mounted(left, MOUNTED_WITHIN_S)));
+    }
+
+    /// Removes the directories, with a try each second while the volume is not mounted.
+    fn remove_when_mounted(self: Arc<Self>, mut left: Vec<(Begun, DataWarp)>, tries_left: u32) {
+        left.retain(|(_, datawarp)| directory::try_to_remove(datawarp).is_err());
+        if left.is_empty() || self.table.lock().closed {
+            return;
+        }
+        if tries_left == 0 {
+            return left.iter().for_each(|(_, datawarp)| directory::remove(datawarp));
+        }
+        let (core, again) = (self.clone(), Instant::now() + Duration::from_secs(1));
+        drop(self.config.threads.at(again, move || core.remove_when_mounted(left, tries_left - 1)));
     }
 
     /// Transfers of a job's data that run now.

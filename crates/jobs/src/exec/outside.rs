@@ -3,7 +3,7 @@
 use super::process::{self, Identity};
 use super::{Processes, Spec, Status, file, now_ms, private, write_whole};
 use crate::request::{Ending, PartKind, PartReport};
-use object::workers::apart;
+use object::workers::Pool;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Time after the grace period until a supervisor is killed with its part.
 const PATIENCE_MS: u64 = 15_000;
@@ -20,7 +21,7 @@ const PATIENCE_MS: u64 = 15_000;
 pub(crate) struct Supervisor {
     /// Readable when it has ended.
     pub process: Arc<OwnedFd>,
-    /// The child process of this daemon, for which a thread waits; `None` for a process of an earlier daemon.
+    /// The child process of this daemon, which must be reaped; `None` for a process of an earlier daemon.
     pub child: Option<Child>,
 }
 
@@ -90,24 +91,6 @@ pub(crate) fn processes(dir: &Path, kind: PartKind) -> Option<Processes> {
     serde_json::from_slice(&std::fs::read(file(dir, kind, "pid")).ok()?).ok()
 }
 
-impl Supervisor {
-    /// Waits for the end of the supervisor, or for `closing` to become readable. Returns whether the supervisor ended.
-    pub fn wait(&mut self, closing: &OwnedFd) -> bool {
-        let ended = loop {
-            let mut fds = [PollFd::new(&*self.process, PollFlags::IN), PollFd::new(closing, PollFlags::IN)];
-            match poll(&mut fds, None) {
-                Ok(_) => break !fds[0].revents().is_empty(),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => break true,
-            }
-        };
-        if let Some(child) = self.child.as_mut().filter(|_| ended) {
-            let _ = child.wait();
-        }
-        ended
-    }
-}
-
 /// Returns a part's end from its status file. Without that file, its remaining processes are killed.
 pub(crate) fn report(dir: &Path, kind: PartKind) -> PartReport {
     let status = std::fs::read(file(dir, kind, "status")).ok();
@@ -138,7 +121,7 @@ pub(crate) fn lost_report(kind: PartKind, cause: String) -> PartReport {
 }
 
 /// Signals a supervisor to end its part, and kills both if it does not within its grace. Returns at once.
-pub(crate) fn stop(dir: &Path, kind: PartKind, process: Arc<OwnedFd>, grace_ms: u64) {
+pub(crate) fn stop(threads: &Pool, dir: &Path, kind: PartKind, process: Arc<OwnedFd>, grace_ms: u64) {
     // A process that has ended reports its end through its supervisor.
     let _ = pidfd_send_signal(&*process, Signal::TERM);
     // If a second supervisor waits for a first, signal the first.
@@ -146,10 +129,10 @@ pub(crate) fn stop(dir: &Path, kind: PartKind, process: Arc<OwnedFd>, grace_ms: 
         process::signal_all(&[noted.pid], Signal::TERM);
     }
     let dir = dir.to_path_buf();
-    drop(apart("part-end", move || {
-        let timeout = Timespec { tv_sec: ((grace_ms + PATIENCE_MS) / 1000) as i64, tv_nsec: 0 };
+    let killed_at = Instant::now() + Duration::from_millis(grace_ms + PATIENCE_MS);
+    drop(threads.at(killed_at, move || {
         let mut fds = [PollFd::new(&*process, PollFlags::IN)];
-        if poll(&mut fds, Some(&timeout)).is_ok_and(|n| n > 0) {
+        if poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0) {
             return;
         }
         tracing::warn!("the supervisor in {} does not end its {kind} part; both are killed", dir.display());

@@ -3,6 +3,7 @@
 use super::*;
 use crate::queue::told::FixedQueue;
 use crate::queue::{QueuedJob, Snapshot, State, WaitsFor};
+use parking_lot::Condvar;
 use policy::machine::Machine;
 use policy::protect::replica::{Action, Config, Removal, Replication as Replicas, Share, Stats, Strategy};
 use std::collections::BTreeSet;
@@ -96,7 +97,7 @@ fn job(id: &str, state: State, nodes: u32, input: &str) -> QueuedJob {
 fn replication(copies: &Arc<Memory>) -> (Replication, Arc<FixedQueue>) {
     let queue = Arc::new(FixedQueue::default());
     let settings = Settings { on: true, poll: Duration::from_millis(5) };
-    (Replication::start(settings, queue.clone(), copies.clone()).expect("a thread"), queue)
+    (Replication::start(settings, queue.clone(), copies.clone(), &crate::threads(1)).expect("a thread"), queue)
 }
 
 fn show(queue: &FixedQueue, jobs: Vec<QueuedJob>) {

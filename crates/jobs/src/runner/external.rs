@@ -19,6 +19,7 @@ use crate::queue::{self, Snapshot, State};
 use crate::request::*;
 use crate::scheduler::{PartStatus, is_id};
 use engine::source::JOB_VARIABLE;
+use object::workers::Periodic;
 use policy::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -245,21 +246,16 @@ pub(super) fn take_up(core: &Core) {
 /// Starts to poll, as long as another scheduler has jobs.
 pub(super) fn watch(core: &Arc<Core>) -> std::io::Result<()> {
     let weak = Arc::downgrade(core);
-    core.watcher.wake(move || while look_once(&weak).is_some() {})
+    let work = move || look(&weak).map(|()| LOOK_EVERY);
+    core.watcher.get_or_init(|| Periodic::new(&core.config.threads, work)).wake_in(LOOK_EVERY)
 }
 
 /// Polls once. `None` at shutdown, or if no other scheduler has jobs.
-fn look_once(weak: &Weak<Core>) -> Option<()> {
+fn look(weak: &Weak<Core>) -> Option<()> {
     let core = weak.upgrade()?;
     let watched: Vec<Record> = {
         let mut table = core.table.lock();
-        if !table.jobs.values().any(|r| !r.state.is_final() && r.own.external.is_some()) {
-            return None;
-        }
-        // Changes of other jobs wake this wait, too, but do not shorten the interval.
-        let until = Instant::now() + LOOK_EVERY;
-        while !table.closed && !core.changed.wait_until(&mut table, until).timed_out() {}
-        if table.closed {
+        if table.closed || !table.jobs.values().any(|r| !r.state.is_final() && r.own.external.is_some()) {
             return None;
         }
         cut_off(&core, &mut table);

@@ -1,4 +1,4 @@
-//! Waiting threads: for the end of a part's processes, and for the check before dispatch.
+//! Background work: at the end of a part's processes, and for the check before dispatch.
 
 use super::local::{Core, JobTable, number};
 use super::spool;
@@ -6,11 +6,10 @@ use crate::exec::now_ms;
 pub(super) use crate::exec::outside::lost_report;
 use crate::exec::outside::{self, Supervisor};
 use crate::request::*;
-use object::workers::apart;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Starts a part's supervisor and a thread that waits for it.
+/// Starts a part's supervisor and watches it.
 pub(super) fn spawn(core: &Arc<Core>, table: &mut JobTable, id: JobId, kind: PartKind) -> std::io::Result<()> {
     let config = &core.config;
     let started = outside::start(&config.program, &config.supervisor_args, &spool::dir(config, id), kind)?;
@@ -57,13 +56,15 @@ pub(super) fn report(core: &Core, id: JobId, kind: PartKind) -> PartReport {
 
 /// Signals a supervisor to end its part, and kills both if it does not.
 pub(super) fn stop(core: &Arc<Core>, id: JobId, kind: PartKind, held: Arc<OwnedFd>) {
-    outside::stop(&spool::dir(&core.config, id), kind, held, core.config.grace_ms);
+    let config = &core.config;
+    outside::stop(&config.threads, &spool::dir(config, id), kind, held, config.grace_ms);
 }
 
-/// Starts the check before dispatch on a thread of its own; the compute part follows it.
+/// Starts the check before dispatch in the background; the compute part follows it.
 pub(super) fn check(core: &Arc<Core>, id: JobId) {
-    let core = core.clone();
-    drop(apart("check", move || {
+    let own = core.clone();
+    drop(core.config.threads.push(move || {
+        let core = own;
         let Some(record) = core.table.lock().jobs.get(&id).cloned() else { return };
         let sources = core.record_sources(&record);
         let checked = core.check(&record);

@@ -133,7 +133,8 @@ impl Core {
                 Action::Stop(id) => {
                     if let Some((transfer, process)) = table.own.transfers.get(&id.0).zip(table.running.get(&id)) {
                         let dir = spool::dir(&self.config, id.0);
-                        outside::stop(&dir, transfer.kind, process.clone(), self.config.grace_ms);
+                        let config = &self.config;
+                        outside::stop(&config.threads, &dir, transfer.kind, process.clone(), config.grace_ms);
                     }
                 }
                 // The transfer was marked when it was cancelled.

@@ -7,17 +7,17 @@ use super::transfer::Transfer;
 use crate::backend::Now;
 use crate::job::Progress;
 use crate::request::{JobId, JobState, PartKind};
-use object::workers::apart;
 use std::sync::Arc;
 
-/// Verifies the data of a job's stage-in, on a separate thread.
+/// Verifies the data of a job's stage-in, in the background.
 pub(super) fn start(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
     let Some(job) = table.jobs.get(&id).cloned() else { return };
     if !table.own.verifying.insert(id) {
         return;
     }
-    let core = core.clone();
-    drop(apart("verify", move || {
+    let own = core.clone();
+    drop(core.config.threads.push(move || {
+        let core = own;
         for source in core.record_sources(&job) {
             if let Some(error) = source.error {
                 tracing::info!("the source of {} is not recorded: {error}", source.path.display());

@@ -3,6 +3,7 @@
 use super::hooked::{Core, Job, JobTable};
 use super::scontrol::{self, ShownJob};
 use crate::request::{JobId, JobState, PartKind};
+use object::workers::Periodic;
 use parking_lot::MutexGuard;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,7 +21,11 @@ const LOOK_AT_STAGING_EVERY: Duration = Duration::from_secs(4);
 /// Starts to poll, as long as there are jobs.
 pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
     let weak = Arc::downgrade(core);
-    core.watcher.wake(move || watch(&weak))
+    let work = move || {
+        watch(&weak);
+        None
+    };
+    core.watcher.get_or_init(|| Periodic::new(&core.config.threads, work)).wake()
 }
 
 fn watch(weak: &Weak<Core>) {

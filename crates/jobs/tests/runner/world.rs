@@ -225,7 +225,7 @@ fn open(dir: &Path, state: &Arc<dyn State>, volume: &Arc<FakeVolume>, cores: u32
         supervisor_args: Vec::new(),
         dir: dir.join("jobs/notices"),
     };
-    config.notices = Some(Arc::new(notice::Notices::new(notices, volume.clone())));
+    config.notices = Some(Arc::new(notice::Notices::new(notices, volume.clone(), config.threads.clone())));
     tune(&mut config);
     let recogniser = |argv: &[String]| match argv {
         [cp, from, to] if cp == "cp" => vec![NamedSource { uri: format!("file://{from}"), path: to.clone() }],
