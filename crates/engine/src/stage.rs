@@ -42,6 +42,7 @@ pub use look::{Looked, Row, There, Wanted};
 pub use manifest::ManifestIn;
 pub use object::stop::Stop;
 pub use progress::{Progress, Report};
+pub(crate) use shared::work_off_here;
 pub use shared::{Others, Said, Share};
 pub use transfer::Transfer;
 

@@ -10,7 +10,7 @@ use crate::source::Opener;
 use crate::stats::Stats;
 use crate::{Error, Result};
 use object::host::descriptor_path;
-use object::workers::{self, END_SPAN};
+use object::workers::{self, END_SPAN, Periodic};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::layout::Object;
 use policy::machine::Machine;
@@ -94,10 +94,9 @@ pub(super) struct Driver {
     pub log: Log,
     began: Instant,
     state: Mutex<State>,
-    /// Signalled at the end, and when the next deadline may have changed.
-    bell: Condvar,
     threads: workers::Pool,
-    timer: workers::Pool,
+    /// Reports deadlines that have passed.
+    timer: Periodic,
     me: Weak<Driver>,
 }
 
@@ -122,11 +121,10 @@ impl Driver {
         };
         let beside = std::fs::read_link(descriptor_path(&side)).unwrap_or_default();
         let tree = beside.with_file_name("tree");
-        let (state, bell, log) = (Mutex::new(state), Condvar::new(), Log::new(pool.events.clone()));
+        let (state, log) = (Mutex::new(state), Log::new(pool.events.clone()));
         let threads = workers::Pool::new("repair", WORKERS_MAX);
-        let timer = workers::Pool::new("repair-timer", 1);
         let began = Instant::now();
-        Arc::new_cyclic(|me| Driver {
+        Arc::new_cyclic(|me: &Weak<Driver>| Driver {
             pool,
             opener,
             side,
@@ -135,9 +133,11 @@ impl Driver {
             log,
             began,
             state,
-            bell,
+            timer: {
+                let me = me.clone();
+                Periodic::new(&threads, move || me.upgrade()?.keep_time())
+            },
             threads,
-            timer,
             me: me.clone(),
         })
     }
@@ -223,17 +223,15 @@ impl Driver {
         self.staff(state);
     }
 
-    /// Lets one thread take the work, and one wait for the next deadline.
+    /// Lets a thread take the work, and sets the timer.
     fn staff(&self, state: &State) {
         let Some(me) = self.me.upgrade().filter(|_| !state.stopped) else { return };
         // Failures to start are logged; the next event tries again.
         if !state.work.is_empty() {
-            let me = me.clone();
             drop(self.threads.wake(move || me.work()));
         }
-        if state.machine.next_deadline().is_some() {
-            self.bell.notify_all();
-            drop(self.timer.wake(move || me.keep_time()));
+        if let Some(due) = state.machine.next_deadline() {
+            drop(self.timer.wake_in(Duration::from_nanos(due.since(self.now()).0)));
         }
     }
 
@@ -284,17 +282,14 @@ impl Driver {
         }
     }
 
-    /// Reports deadlines that have passed, while there are any.
-    fn keep_time(&self) {
+    /// Reports the deadlines that have passed. Returns the time until the next.
+    fn keep_time(&self) -> Option<Duration> {
         let mut state = self.state.lock();
-        while let Some(due) = state.machine.next_deadline().filter(|_| !state.stopped) {
-            let now = self.now();
-            if due <= now {
-                self.step(&mut state, Event::Tick);
-            } else {
-                self.bell.wait_for(&mut state, Duration::from_nanos(due.since(now).0));
-            }
+        let due = state.machine.next_deadline().filter(|_| !state.stopped)?;
+        if due <= self.now() {
+            self.step(&mut state, Event::Tick);
         }
+        state.machine.next_deadline().map(|due| Duration::from_nanos(due.since(self.now()).0))
     }
 
     fn carry_out(&self, action: Action) {
@@ -338,10 +333,9 @@ impl Driver {
             wait.tell(failed);
         }
         let cases = std::mem::take(&mut state.cases);
-        self.bell.notify_all();
         drop(state);
         drop(cases);
-        if !(self.threads.stop(END_SPAN) && self.timer.stop(END_SPAN)) {
+        if !self.threads.stop(END_SPAN) {
             tracing::warn!("threads of the repair do not end and are left behind");
         }
     }

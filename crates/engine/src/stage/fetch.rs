@@ -3,13 +3,12 @@
 
 use super::incoming::Incoming;
 use super::progress::Meter;
-use super::shared::{Helpers, UNITS_AT_ONCE, work_off};
+use super::shared::{Helpers, UNITS_AT_ONCE, work_off, work_off_here};
 use super::sources::Sources;
 use super::sums::{SUM_BYTES_U64, cut};
 use super::{Result, StageError};
 use crate::Error;
 use crate::source::SUM_BYTES;
-use object::workers::side_by_side;
 use rustix::io::{Errno, pwrite};
 use std::time::Duration;
 
@@ -53,8 +52,7 @@ pub(super) fn fetch(incoming: &Incoming, sources: &Sources, helpers: Option<&Hel
 
 /// Fetches some units on behalf of another node.
 pub(super) fn fetch_some(incoming: &Incoming, sources: &Sources, units: &[u64], meter: &Meter) -> Result<()> {
-    let fetch = |number: usize| fetch_unit(incoming, sources, units[number], meter);
-    side_by_side(units.len().min(UNITS_AT_ONCE), fetch).into_iter().collect()
+    work_off_here(units.to_vec(), UNITS_AT_ONCE, |unit| fetch_unit(incoming, sources, unit, meter))
 }
 
 fn bytes(incoming: &Incoming, unit: u64) -> u64 {

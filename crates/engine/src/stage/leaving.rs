@@ -2,7 +2,7 @@
 
 use super::look::{Looked, QUESTIONS, ROWS_MAX, Row, There};
 use super::place::names;
-use super::shared::work_off;
+use super::shared::work_off_here;
 use super::tree::{encoded, some_chosen};
 use super::{Chosen, Compare, Result, StageError, Transfer};
 use crate::source::{SourceError, check_uri};
@@ -167,7 +167,7 @@ impl Transfer<'_> {
             rows.lock().push(Row { path, bytes, there });
             Ok(())
         };
-        work_off(files, QUESTIONS, None, 1, ask, |_, _, _| Ok(()))?;
+        work_off_here(files, QUESTIONS, ask)?;
         let mut looked = Looked::of(rows.into_inner(), |there| there == There::Sent);
         looked.notes = met.notes();
         looked.list.truncate(ROWS_MAX);

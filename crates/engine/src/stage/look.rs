@@ -2,7 +2,7 @@
 //! nothing.
 
 use super::manifest::Line;
-use super::shared::work_off;
+use super::shared::work_off_here;
 use super::tree::files_of;
 use super::{Chosen, ManifestIn, Result, StageError, StageIn, Transfer};
 use parking_lot::Mutex;
@@ -122,7 +122,7 @@ impl Transfer<'_> {
             rows.lock().push(row);
             Ok(())
         };
-        work_off(files, QUESTIONS, None, 1, here, |_, _, _| Ok(()))?;
+        work_off_here(files, QUESTIONS, here)?;
         let mut looked = Looked::of(rows.into_inner(), |there| there == There::SameSize);
         looked.free_bytes = Some(self.volume.targets().space().free_bytes);
         looked.list.truncate(ROWS_MAX);

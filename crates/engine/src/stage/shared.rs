@@ -229,6 +229,15 @@ impl Helpers {
     }
 }
 
+/// Works off a list with `threads` threads. The first error ends the work.
+pub(crate) fn work_off_here<T: Send>(
+    list: Vec<T>,
+    threads: usize,
+    work: impl Fn(T) -> Result<()> + Sync,
+) -> Result<()> {
+    work_off(list, threads, None, 1, work, |_, _, _| Ok(()))
+}
+
 /// Works off a list: `threads` threads here from its front, and requests to helpers from its end, several items each. A
 /// helper that leaves any item gets no more requests. The first error ends the work.
 pub(super) fn work_off<T: Send>(

@@ -5,9 +5,8 @@ use super::{Behalf, CheckOptions, Checker, FindingKind, Outcome, Starts};
 use crate::file::File;
 use crate::stage::place::open_at;
 use crate::stage::progress::Meter;
-use crate::stage::{Report, Stop};
+use crate::stage::{Report, StageError, Stop, work_off_here};
 use crate::{Error, Result};
-use object::workers::side_by_side;
 use parking_lot::Mutex;
 use policy::layout::Reason;
 use policy::protect::repair_order;
@@ -25,24 +24,27 @@ impl Checker {
         let total_bytes = candidates.iter().filter(|c| c.recoverable).map(|c| c.bytes).sum();
         let meter = Meter::new(report, "repair", total_bytes, 0);
         let outcomes: Mutex<Vec<(usize, Outcome)>> = Mutex::default();
-        let todo = Mutex::new(candidates.iter().filter(|c| c.recoverable));
+        let todo: Vec<&Candidate> = candidates.iter().filter(|c| c.recoverable).collect();
         let moves: Mutex<BTreeMap<FileId, Arc<Mutex<()>>>> = Mutex::default();
-        side_by_side(AT_ONCE.min(candidates.len()), |_| {
-            while !stop.is_set() {
-                let Some(candidate) = todo.lock().next() else { break };
-                // A file undergoes one move at a time; several objects are fetched from a source at once.
-                let file = moves.lock().entry(candidate.file).or_default().clone();
-                let _alone = (candidate.proven || candidate.healthy_copies > 0).then(|| file.lock());
-                let outcome = match self.repair_one(candidate) {
-                    Ok(()) => Outcome::Repaired,
-                    Err(e) => Outcome::Failed(e.to_string()),
-                };
-                if outcome == Outcome::Repaired {
-                    meter.add(candidate.bytes);
-                }
-                outcomes.lock().push((candidate.finding, outcome));
+        let repair = |candidate: &Candidate| {
+            if stop.is_set() {
+                return Err(StageError::Stopped);
             }
-        });
+            // A file undergoes one move at a time; several objects are fetched from a source at once.
+            let file = moves.lock().entry(candidate.file).or_default().clone();
+            let _alone = (candidate.proven || candidate.healthy_copies > 0).then(|| file.lock());
+            let outcome = match self.repair_one(candidate) {
+                Ok(()) => Outcome::Repaired,
+                Err(e) => Outcome::Failed(e.to_string()),
+            };
+            if outcome == Outcome::Repaired {
+                meter.add(candidate.bytes);
+            }
+            outcomes.lock().push((candidate.finding, outcome));
+            Ok(())
+        };
+        // The stop is the only error.
+        drop(work_off_here(todo, AT_ONCE, repair));
         for (finding, outcome) in outcomes.into_inner() {
             found.report.findings[finding].outcome = outcome;
         }
