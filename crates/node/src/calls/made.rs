@@ -205,18 +205,10 @@ impl Calls {
         };
         let mut all = self.made.lock();
         all.insert(number, made);
-        let repeats = self.repeats.swap(true, Ordering::AcqRel);
         drop(all);
         self.repeat(number, self.leader());
-        let (calls, pause) = (self.me.clone(), self.again / 4);
-        let work = move || {
-            while calls.upgrade().is_some_and(|calls| calls.repeat_all()) {
-                std::thread::sleep(pause);
-            }
-        };
-        if !repeats && self.repeater.push(work).is_err() {
-            self.repeats.store(false, Ordering::Release);
-        }
+        // A failure to start has been logged; the next call repeats this one, too.
+        drop(self.repeater.wake_in(self.again / 4));
         number
     }
 
@@ -247,11 +239,8 @@ impl Calls {
     }
 
     /// Repeats all calls that are due. Returns whether there are any.
-    fn repeat_all(&self) -> bool {
-        let all = self.made.lock();
-        let numbers: Vec<u64> = all.keys().copied().collect();
-        self.repeats.store(!numbers.is_empty(), Ordering::Release);
-        drop(all);
+    pub(super) fn repeat_all(&self) -> bool {
+        let numbers: Vec<u64> = self.made.lock().keys().copied().collect();
         let leader = self.leader();
         numbers.iter().for_each(|number| self.repeat(*number, leader.clone()));
         !numbers.is_empty()
