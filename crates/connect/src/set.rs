@@ -17,13 +17,13 @@ use policy::connections::{
     Use, WidthConfig, usable,
 };
 use policy::machine::Machine;
-use reconnect::{Job, Waker};
+use reconnect::{Job, Threads};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, statat, unlinkat};
 use rustix::io::{Errno, Result, read, write};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Options of the connections.
@@ -95,7 +95,7 @@ pub(crate) struct Slot {
 pub struct Connections {
     pub(crate) mounts: Box<dyn Mounts>,
     pub(crate) slots: Vec<Slot>,
-    pub(crate) waker: Waker,
+    pub(crate) threads: Threads,
     pub(crate) ended: AtomicBool,
     chooser: Mutex<Chooser>,
     links: Mutex<Vec<Link>>,
@@ -128,15 +128,15 @@ impl Connections {
                 return Err(error);
             }
         };
-        let link = |_| Link::new(Time::ZERO, options.link.clone());
+        let links = (0..count).map(|_| Link::new(Time::ZERO, options.link.clone())).collect();
         let (slots, workers) = roots.into_iter().map(slot).unzip();
-        let set = Arc::new(Connections {
+        let set = Arc::new_cyclic(|me: &Weak<Connections>| Connections {
             mounts,
             slots,
-            waker: Waker::default(),
+            threads: Threads::new(me.clone(), count),
             ended: AtomicBool::new(false),
             chooser: Mutex::new(Chooser::new(options.policy, count, WidthConfig::default())),
-            links: Mutex::new((0..count).map(link).collect()),
+            links: Mutex::new(links),
             usable: AtomicU64::new(u64::MAX >> (64 - count)),
             changes: Mutex::new(0),
             changed: Condvar::new(),
@@ -305,7 +305,7 @@ impl Connections {
         for action in actions {
             reconnect::act(self, number, action);
         }
-        self.waker.wake();
+        self.threads.wake();
     }
 
     /// Ticks all machines; returns the time until the next deadline.
@@ -365,7 +365,7 @@ impl Connections {
         self.ended.store(true, Ordering::Release);
         *self.changes.lock() += 1;
         self.changed.notify_all();
-        self.waker.wake();
+        self.threads.wake();
     }
 
     /// Unmounts all connections by force.

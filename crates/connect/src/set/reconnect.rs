@@ -1,38 +1,38 @@
-//! Threads that keep the connections: one for deadlines, one per connection that mounts and unmounts, one per probe.
+//! Threads that keep the connections: one per connection that mounts and unmounts, one per probe.
 
 use super::Connections;
 use crate::mounts::Root;
-use object::workers::apart;
-use parking_lot::{Condvar, Mutex};
+use object::workers::{Periodic, Pool, apart};
 use policy::connections::{Action, ConnectionId, Event};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Longest sleep of the deadline thread; after it the thread checks whether the set still exists.
-const NAP_MAX: Duration = Duration::from_millis(500);
+/// Maximum interval of ticks: an event without an action may set a deadline, too.
+const TICK_SPAN_MAX: Duration = Duration::from_millis(500);
 
-/// Wakes the deadline thread.
-#[derive(Default)]
-pub struct Waker {
-    woken: Mutex<bool>,
-    wake: Condvar,
+/// A thread for each connection, and the ticks of the machines at their deadlines.
+pub struct Threads {
+    pool: Pool,
+    ticks: Periodic,
 }
 
-impl Waker {
-    /// Announces that deadlines may have changed.
-    pub fn wake(&self) {
-        *self.woken.lock() = true;
-        self.wake.notify_all();
+impl Threads {
+    /// Returns the threads of `count` connections.
+    pub fn new(set: Weak<Connections>, count: u16) -> Threads {
+        let pool = Pool::new("connections", count.into());
+        let ticks = Periodic::new(&pool, move || {
+            let set = set.upgrade().filter(|set| !set.ended.load(Ordering::Acquire))?;
+            Some(set.tick().unwrap_or(TICK_SPAN_MAX).min(TICK_SPAN_MAX))
+        });
+        Threads { pool, ticks }
     }
 
-    fn nap(&self, span: Duration) {
-        let mut woken = self.woken.lock();
-        if !std::mem::take(&mut *woken) {
-            self.wake.wait_for(&mut woken, span.min(NAP_MAX));
-        }
-        *woken = false;
+    /// Announces that deadlines may have changed.
+    pub fn wake(&self) {
+        // A failure to start has been logged; the next event starts it.
+        drop(self.ticks.wake_in(Duration::ZERO));
     }
 }
 
@@ -55,16 +55,10 @@ pub struct Worker {
 /// Starts all threads; they end with the set. Without its thread, a broken connection stays out.
 pub fn start(set: &Arc<Connections>, workers: Vec<Worker>) {
     for Worker { number, todo } in workers {
-        let set = Arc::downgrade(set);
-        drop(apart("connection", move || work(&set, number, &todo)));
+        let weak = Arc::downgrade(set);
+        drop(set.threads.pool.push(move || work(&weak, number, &todo)));
     }
-    let set = Arc::downgrade(set);
-    drop(apart("connections", move || {
-        while let Some(set) = set.upgrade().filter(|set| !set.ended.load(Ordering::Acquire)) {
-            let next = set.tick();
-            set.waker.nap(next.unwrap_or(NAP_MAX));
-        }
-    }));
+    set.threads.wake();
 }
 
 /// Carries out an action of a connection's machine.
