@@ -294,7 +294,7 @@ fn ask_sources(shared: &Arc<Shared>) {
     }
 }
 
-/// What the polls of the queues keep from one to the next.
+/// State of the polls between two of them.
 #[derive(Default)]
 struct Watch {
     counted: Stats,
