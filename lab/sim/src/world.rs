@@ -404,7 +404,7 @@ impl<S: Iterator<Item = Access>> World<S> {
             }
         }
         self.storage.check();
-        let closed = matches!(self.config.arrival, Arrival::Closed { .. } | Arrival::Paced);
+        let closed = !matches!(self.config.arrival, Arrival::Open { .. });
         for client in &self.clients {
             assert!(!closed || client.outstanding() <= 1, "a synchronous client has two requests under way");
         }

@@ -8,7 +8,7 @@ use policy::time::Time;
 /// A request of an application, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Time in the trace; only used in an open loop or a paced one.
+    /// Time in the trace; unused in a closed loop with a fixed think time.
     pub at: Time,
     /// Blocks of the request.
     pub span: Span,
@@ -36,6 +36,9 @@ pub enum Arrival {
     /// Requests keep the intervals of the trace, but wait for the previous answer. An example is a client with its
     /// own rate that blocks when it must, such as a player.
     Paced,
+    /// Each request comes as long after the previous answer as its time in the trace is after that of the previous
+    /// request: a synchronous client with recorded think times.
+    Thinking,
 }
 
 /// Treatment of writes.

@@ -89,6 +89,7 @@ impl<S: Iterator<Item = Access>> World<S> {
             Arrival::Open { speed } => Time((next.at.0 as f64 / speed) as u64),
             Arrival::Closed { think } => now + think,
             Arrival::Paced => entry.last.map_or(next.at, |(came, said)| came + next.at.since(said)),
+            Arrival::Thinking => entry.last.map_or(next.at, |(_, said)| now + next.at.since(said)),
         });
         // A trace that is slightly out of order does not turn time back.
         let due = due.max(now);
@@ -153,7 +154,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                 self.streams.add(issued.stream, took);
             }
         }
-        if matches!(self.config.arrival, Arrival::Closed { .. } | Arrival::Paced) {
+        if !matches!(self.config.arrival, Arrival::Open { .. }) {
             self.schedule(now, client);
         }
     }

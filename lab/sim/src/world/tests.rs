@@ -77,6 +77,15 @@ fn a_client_with_a_pace_waits_for_answers_and_then_keeps_its_distance() {
     assert!((end_ms(&cut) - (11.03 + 15.0 + 11.03)).abs() < 1e-9);
 }
 
+#[test]
+fn a_client_with_recorded_think_times_thinks_after_each_answer() {
+    // Each takes 11.03 ms, and the client thinks for 4 ms, then for 15 ms.
+    let trace = vec![read(2, 0, 1), read(6, 1, 1), read(21, 2, 1)];
+    let config = Config { arrival: Arrival::Thinking, ..Config::two_levels(plain(1), plain(10)) };
+    let tally = run(config, constant(5), vec![trace]);
+    assert!((tally.end.as_secs_f64() * 1e3 - (2.0 + 11.03 + 4.0 + 11.03 + 15.0 + 11.03)).abs() < 1e-9);
+}
+
 /// A client's prefetch waits in the device's queue until the application requests it. The mark passes the link and the
 /// level below if that level distinguishes prefetches from demands.
 #[test]
