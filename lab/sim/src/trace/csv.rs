@@ -8,6 +8,10 @@ use super::interned::Names;
 use super::lines::{Line, LineFormat};
 use super::{Op, Passed, Reason, Record, TimeUnit};
 
+/// First line of a recording of `entrepot trace record`, and its columns.
+pub(super) const RECORDED: (&[u8], &str) =
+    (b"time_ns,client,file,op,offset,length,duration_ns\n", "time:ns,client,file,op,offset,length,-");
+
 /// Meaning of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {

@@ -2,7 +2,7 @@
 
 use super::bytes::Bytes;
 use super::fields::{Fields, Separated};
-use super::{Error, Format, Options, blkparse, blktrace, native, vscsi};
+use super::{Error, Format, Options, blkparse, blktrace, csv, native, vscsi};
 
 /// Size of the head that is examined.
 const HEAD_BYTES: usize = 64 << 10;
@@ -67,6 +67,9 @@ fn by_content(head: &[u8], name: &str) -> Result<Format, &'static str> {
     }
     if head.iter().any(|b| *b < 9) {
         return Err("binary, without a known magic number");
+    }
+    if head.starts_with(csv::RECORDED.0) {
+        return Ok(Format::Csv);
     }
     if head.starts_with(b"fio version ") {
         return Ok(Format::Fio);

@@ -1,7 +1,7 @@
 //! From a path to records: decompress, identify, read, and where needed merge and sort.
 
 use super::bytes::Bytes;
-use super::csv::{Columns, Csv, Known};
+use super::csv::{self, Columns, Csv, Known};
 use super::detect::{self, Identity};
 use super::fixed::Fixed;
 use super::lines::Lines;
@@ -65,7 +65,9 @@ pub(super) fn read(mut bytes: Bytes, options: &Options, alone: bool) -> Result<B
         Format::Tencent => known(bytes, &Known::TENCENT, TimeUnit::S),
         Format::Systor => known(bytes, &Known::SYSTOR, TimeUnit::S),
         Format::Csv => {
-            let columns = Columns::parse(o.columns.as_deref().unwrap_or_default(), block_bytes);
+            let (heading, recorded) = csv::RECORDED;
+            let default = if bytes.head(heading.len())? == heading { recorded } else { "" };
+            let columns = Columns::parse(o.columns.as_deref().unwrap_or(default), block_bytes);
             let columns = columns.map_err(|why| Error::Columns { path: bytes.path().to_owned(), why })?;
             done(Lines::new(bytes, Csv::new(columns, block_bytes), o.lenient, origin), o)
         }

@@ -62,6 +62,16 @@ fn read_all(data: Vec<u8>, options: &Options) -> Result<(Vec<Record>, Accounting
 }
 
 #[test]
+fn a_recording_of_a_volume_is_recognised_by_its_heading() {
+    let text = "time_ns,client,file,op,offset,length,duration_ns\n500,0,0,r,4096,512,9000\n700,1,0,w,0,512,9000\n";
+    let (records, accounts) = read_all(text.into(), &Options::default()).unwrap();
+    let first = Record { file: 1, offset: 4096, length: 512, ..Record::default() };
+    let second = Record { time_ns: 200, client: 1, op: Op::Write, offset: 0, ..first };
+    assert_eq!(records, [first, second]);
+    assert!(accounts.closes());
+}
+
+#[test]
 fn every_format_is_read_and_its_accounts_close() {
     let seen: Vec<_> = samples().iter().map(|s| s.0).collect();
     assert_eq!(seen.len(), Format::ALL.len(), "a format without a sample: {seen:?}");
