@@ -28,6 +28,7 @@ mod status;
 mod target;
 mod tiering;
 mod top;
+mod trace;
 mod up;
 mod work;
 
@@ -84,6 +85,7 @@ enum Command {
     Events(events::Events),
     Stats(stats::Stats),
     Top(top::Top),
+    Trace(trace::Trace),
     Node(node::Node),
     Target(target::Target),
     Balance(balance::Balance),
@@ -119,7 +121,7 @@ EXAMPLES:
 }
 
 /// Commands of `entrepot-lab`; an error names that binary.
-const LABORATORY: [&str; 6] = ["sim", "trace", "rules", "patterns", "bench", "emulate-disk"];
+const LABORATORY: [&str; 6] = ["sim", "tune", "rules", "patterns", "bench", "emulate-disk"];
 
 impl Cli {
     /// Parses the command line; ends the process after help, or if it is wrong.
@@ -152,6 +154,7 @@ impl Cli {
             Command::Events(c) => c.run(&context),
             Command::Stats(c) => c.run(&context),
             Command::Top(c) => c.run(&context),
+            Command::Trace(c) => c.run(&context),
             Command::Node(c) => c.run(&context),
             Command::Target(c) => c.run(&context),
             Command::Balance(c) => c.run(&context),

@@ -23,6 +23,8 @@ const WORDS: Words = Words {
         &["status"],
         &["stats"],
         &["top"],
+        &["trace"],
+        &["trace", "record"],
         &["target"],
         &["target", "list"],
         &["target", "add"],
@@ -138,7 +140,7 @@ fn completions_and_manual_pages_are_complete() {
 
 #[test]
 fn a_command_of_the_laboratory_is_answered_with_its_binary() {
-    for name in ["sim", "trace", "rules", "patterns", "bench", "emulate-disk"] {
+    for name in ["sim", "tune", "rules", "patterns", "bench", "emulate-disk"] {
         let next = format!("`entrepot-lab {name}`");
         refused(&[name], 2, &next);
         refused(&[name, "--help"], 2, &next);

@@ -7,13 +7,14 @@
 
 #[path = "house/folders.rs"]
 mod folders;
+#[path = "house/laboratory.rs"]
+mod laboratory;
 
 use folders::{folder_of, root};
+use laboratory::laboratory;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Once;
-use std::time::SystemTime;
 
 const LANGUAGES: &[&str] = &["sh", "bash", "toml", "text"];
 
@@ -177,34 +178,6 @@ fn a_page_of_results_is_short() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The laboratory's binary, beside ours. Cargo gives a test the binaries of its own package only, so it is built here
-/// when a source is newer than it, or it is not there.
-fn laboratory(ours: &Path) -> PathBuf {
-    static BUILT: Once = Once::new();
-    let beside = ours.with_file_name("entrepot-lab");
-    BUILT.call_once(|| {
-        let sources = ["lab", "terminal", "emulate", "sim", "object", "meta", "engine", "node", "policy"];
-        let source = sources.iter().map(|name| newest(&root().join(folder_of(name)).join("src"))).max().flatten();
-        if newest(&beside) > source {
-            return;
-        }
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--locked", "--package", "entrepot-lab"]).current_dir(root());
-        if !cfg!(debug_assertions) {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().expect("cargo").success(), "the laboratory is not built");
-    });
-    beside
-}
-
-/// When a file or anything below a directory was changed last.
-fn newest(path: &Path) -> Option<SystemTime> {
-    let own = path.metadata().and_then(|found| found.modified()).ok();
-    let below = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| newest(&entry.path()));
-    below.chain([own]).max().flatten()
-}
-
 /// Runs all blocks of a page in a scratch directory, on a machine that has no network, no other mounts, and `/mnt` and
 /// `/srv` of its own.
 fn run(name: &str) {
@@ -298,6 +271,7 @@ run_as_printed! {
     the_lines_of_stage_run_as_printed: "docs/guide/stage.md",
     the_lines_of_jobs_run_as_printed: "docs/guide/jobs.md",
     the_lines_of_checkpointing_run_as_printed: "docs/guide/checkpointing.md",
+    the_lines_of_tune_run_as_printed: "docs/guide/operate/tune.md",
     the_lines_of_connections_run_as_printed: "docs/guide/connections.md",
     the_lines_of_simulator_run_as_printed: "docs/guide/simulator.md",
     the_lines_of_traces_run_as_printed: "docs/reference/traces.md",

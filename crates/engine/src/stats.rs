@@ -1,12 +1,14 @@
 //! Numbers about the mount: one table of all metrics, counted without locks.
 
 mod exposition;
+mod recorder;
 mod snapshot;
 mod staged;
 mod table;
 mod users;
 
 pub use exposition::{Gauge, OPEN_METRICS};
+pub use recorder::{Position, Recorded, Recorder, Recording};
 pub use snapshot::{OpCounts, Snapshot, StateCounts, TargetCounts};
 pub use staged::{Staged, StagedBytes};
 pub use table::{Level, Metric, Op};
@@ -26,6 +28,7 @@ pub struct Stats {
     numbers: Vec<Counter>,
     users: Users,
     staged: Staged,
+    recorder: Recorder,
     targets: OnceLock<Weak<Targets>>,
     state: OnceLock<Weak<dyn State>>,
     cache: OnceLock<Weak<BlockCache>>,
@@ -45,6 +48,7 @@ impl Default for Stats {
             numbers: Metric::ALL.iter().map(|_| Counter::default()).collect(),
             users: Users::default(),
             staged: Staged::default(),
+            recorder: Recorder::default(),
             targets: OnceLock::new(),
             state: OnceLock::new(),
             cache: OnceLock::new(),
@@ -95,6 +99,11 @@ impl Stats {
     /// Returns the bytes staged for each user.
     pub fn staged(&self) -> &Staged {
         &self.staged
+    }
+
+    /// Returns the recorder of reads and writes.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     /// Adds to a number.

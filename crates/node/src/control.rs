@@ -28,8 +28,8 @@ pub use find::{ENVIRONMENT, Found, device_of, find, mounts, socket_of};
 pub use object::exit;
 pub use problem::{Problem, Result};
 pub use request::{
-    Accounting, AccountingBy, BeginCheckpoint, Check, Events, Find, FindState, Merge, NewLimit, QuotaOf, Request,
-    Scrub, SetQuota, SpaceBy,
+    Accounting, AccountingBy, BeginCheckpoint, Check, Events, Find, FindState, Merge, NewLimit, QuotaOf, RecordTrace,
+    Request, Scrub, SetQuota, SpaceBy,
 };
 pub use server::{Binding, Server, ServerOptions};
 pub use top::{FILES_MAX, FileCounts, Top};

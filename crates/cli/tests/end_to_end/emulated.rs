@@ -6,11 +6,15 @@ use sim::setup::Setup;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-fn disk(dir: &Path, name: &str, bytes_s: u64) -> EmulatedDisk {
+/// An emulated disk with this bandwidth and latency.
+pub fn disk(dir: &Path, name: &str, bytes_s: u64, latency_ms: u64) -> EmulatedDisk {
     let (backing, at) = (dir.join(format!("{name}.backing")), dir.join(name));
     [&backing, &at].into_iter().for_each(|path| std::fs::create_dir(path).expect("mkdir"));
     let options = Options {
-        setup: Setup { disk: format!("plain:read={bytes_s}B,write={bytes_s}B,latency=1ms"), ..Setup::default() },
+        setup: Setup {
+            disk: format!("plain:read={bytes_s}B,write={bytes_s}B,latency={latency_ms}ms"),
+            ..Setup::default()
+        },
         capacity_bytes: None,
         queue_depth: 128,
         speedup: 1.0,
@@ -31,7 +35,7 @@ fn a_volume_on_two_emulated_disks_keeps_its_bytes_and_waits_for_them() {
     let volume = Volume::up_with(|toml| {
         let dir = place_of_disks.path();
         for name in ["fast", "slow"] {
-            disks.push(disk(dir, name, if name == "fast" { 200_000_000 } else { 20_000_000 }));
+            disks.push(disk(dir, name, if name == "fast" { 200_000_000 } else { 20_000_000 }, 1));
         }
         let place = |name: &str, disk: &EmulatedDisk, toml: String| {
             let path = disk.path().join(name);

@@ -25,6 +25,8 @@ mod early;
 mod emulated;
 mod events;
 mod find;
+#[path = "../house/folders.rs"]
+mod folders;
 mod formats;
 mod full;
 mod hostile;
@@ -36,6 +38,8 @@ mod job_watch;
 mod just_in_time;
 mod kept;
 mod killed;
+#[path = "../house/laboratory.rs"]
+mod laboratory;
 mod lanes;
 mod logged;
 mod loops;
@@ -64,6 +68,7 @@ mod stripes;
 mod tab;
 mod tiers;
 mod top;
+mod traced;
 mod waiting_input;
 mod watched;
 

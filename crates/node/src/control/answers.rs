@@ -11,6 +11,7 @@ mod reports;
 mod space;
 mod status;
 mod targets;
+mod trace;
 
 pub use accounting::{Accounting, JobAccount, JobNumber, Used, UserAccount};
 pub use checkpoint::{Abandoned, Application, Begun, Burst, Committed, MtbfFrom, Restart, Row, Versions};
@@ -25,6 +26,7 @@ pub use status::{
     FilesAway, HotSegment, Leftovers, Mover, Note, QuotaCounts, Repair, Stats, Status, Stripes, Tiering, TieringCounts,
 };
 pub use targets::{Target, Targets, Tier};
+pub use trace::{RecordEnd, TraceLines, TraceRecord};
 
 use super::Problem;
 use serde::de::DeserializeOwned;

@@ -155,6 +155,8 @@ pub enum Request {
     Advise { app: String },
     #[serde(rename = "checkpoint.status")]
     BurstBuffer {},
+    #[serde(rename = "trace.record")]
+    RecordTrace(RecordTrace),
     #[serde(rename = "daemon.down")]
     Down { force: bool },
 }
@@ -286,6 +288,15 @@ pub struct Events {
     pub kinds: Vec<Kind>,
     /// Resume point: the daemon of the last answer, and the number of its last event.
     pub after: Option<(u64, u64)>,
+}
+
+/// Limits of a recording of reads and writes.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct RecordTrace {
+    /// Duration, in seconds.
+    pub seconds: u64,
+    /// Size of the recording, in bytes.
+    pub bytes_max: u64,
 }
 
 /// A pass over all files.

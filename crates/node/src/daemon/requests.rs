@@ -14,6 +14,7 @@ pub(super) mod status;
 pub(super) mod target;
 mod tiering;
 mod top;
+mod trace;
 
 pub(super) use tiering::TIERING;
 
@@ -109,8 +110,7 @@ impl Commands {
             Request::Space { path, by } => sent(space::get(core, caller, path, by, out.stop())),
             Request::DumpState { file } => sent(state::dump(core, caller, &file)),
             Request::Purge { dry_run } => {
-                caller.must_be_operator("purge the volume")?;
-                sent(core.purge(dry_run).map_err(Into::into))
+                sent(caller.must_be_operator("purge the volume").and_then(|()| Ok(core.purge(dry_run)?)))
             }
             asked @ (Request::ShowQuota { .. }
             | Request::Quotas {}
@@ -124,6 +124,7 @@ impl Commands {
             | Request::RestartFrom { .. }
             | Request::Advise { .. }
             | Request::BurstBuffer {}) => checkpoint::run(core, caller, asked),
+            Request::RecordTrace(limits) => sent(trace::record(core, caller, limits, out)),
             Request::Down { force } => {
                 caller.must_be_operator("stop the volume")?;
                 sent(self.ending.unmount(force).map(|()| Done {}))

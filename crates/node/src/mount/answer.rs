@@ -3,6 +3,7 @@
 use super::convert::{errno, kind, no_attributes};
 use super::counted::Counted;
 use engine::file::{File, InTheWay};
+use engine::stats::Position;
 use fuser::{
     BackingId, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, ReplyAttr,
     ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek,
@@ -58,6 +59,13 @@ impl<R: Reply> Answer<R> {
     pub fn is_on(&mut self, file: &File) {
         if let Some(counted) = &mut self.counted {
             counted.is_on(file.usage().clone());
+        }
+    }
+
+    /// Sets the position of a read or write, so that a recording has it.
+    pub fn is_at(&mut self, position: Position) {
+        if let Some(counted) = &mut self.counted {
+            counted.is_at(position);
         }
     }
 

@@ -12,6 +12,7 @@ use super::mode::may_fill_pages;
 use super::open::Handle;
 use engine::cache::Stream;
 use engine::file::{Access, Happened, InlineRead, InlineWrite, OnDeadline, Reading as Cached, Resume};
+use engine::stats::Position;
 use fuser::{ReplyData, ReplyWrite};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -139,6 +140,7 @@ impl Server {
         if id == STATS_ID {
             return self.read_stats(handle, offset, len, answer);
         }
+        answer.is_at(Position { file: id, open: handle, offset });
         let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
         if for_pages && !may_fill_pages(handle.mode) {
             return answer.give(Err(Errno::INVAL)); // splice(2): "Target filesystem doesn't support splicing"
@@ -220,7 +222,8 @@ impl Server {
     }
 
     pub fn write(self: &Arc<Self>, request: WriteRequest, data: &[u8], mut answer: Answer<ReplyWrite>) {
-        let WriteRequest { handle, offset, drops, appends, sync, .. } = request;
+        let WriteRequest { id, handle, offset, drops, appends, sync, .. } = request;
+        answer.is_at(Position { file: id, open: handle, offset });
         let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
         answer.is_of(handle.uid());
         answer.is_on(&handle.open.file);

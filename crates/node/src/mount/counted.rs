@@ -1,7 +1,7 @@
 //! An operation of an application, counted when it is answered: its duration, on any thread, and its result.
 
 use engine::file::Usage;
-use engine::stats::{Op, Stats};
+use engine::stats::{Op, Position, Recorded, Stats};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,6 +13,8 @@ pub struct Counted {
     user: Option<u32>,
     /// Usage record of the file, for an operation on an open one.
     file: Option<Arc<Usage>>,
+    /// Position of a read or write, if it is recorded.
+    position: Option<Position>,
     began: Instant,
     moved: Option<u64>,
 }
@@ -20,7 +22,7 @@ pub struct Counted {
 impl Counted {
     /// Begins an operation, for a user if one is known.
     pub fn new(stats: Arc<Stats>, op: Op, user: Option<u32>) -> Counted {
-        Counted { stats, op, user, file: None, began: Instant::now(), moved: None }
+        Counted { stats, op, user, file: None, position: None, began: Instant::now(), moved: None }
     }
 
     /// Sets the user, if none was known.
@@ -31,6 +33,11 @@ impl Counted {
     /// Sets the file that the operation reads or writes.
     pub fn is_on(&mut self, file: Arc<Usage>) {
         self.file = Some(file);
+    }
+
+    /// Sets the position of the operation, if a recording runs.
+    pub fn is_at(&mut self, position: Position) {
+        self.position = self.stats.recorder().is_on().then_some(position);
     }
 
     /// Ends the operation with success, and the bytes of files that were read or written.
@@ -49,6 +56,10 @@ impl Drop for Counted {
         self.stats.op(self.op, bytes, took, self.moved.is_none());
         if let Some(user) = self.user {
             self.stats.users().count(user, self.op, bytes, took_ns);
+        }
+        if let Some(position) = self.position.filter(|_| bytes > 0) {
+            let (began, write) = (self.began, self.op == Op::Write);
+            self.stats.recorder().add(Recorded { began, took, position, bytes, write });
         }
         match &self.file {
             Some(file) if self.op == Op::Read => file.read(bytes, took_ns),
