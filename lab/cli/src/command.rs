@@ -8,6 +8,7 @@ mod reproduce;
 mod rules;
 mod sim;
 mod trace;
+mod tune;
 
 use crate::failure::{Failure, Result};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -30,6 +31,7 @@ EXAMPLES:
   entrepot-lab trace stats oltp.trace
   entrepot-lab sim cache --trace oltp.trace --l1 linux --l2 sarc --l2-size 200% --coordinator pfc
   entrepot-lab sim tier --generate zipf --fast-size 20%
+  entrepot-lab tune volume.toml --trace recorded.csv
   entrepot-lab reproduce --quick
   entrepot-lab emulate-disk --model cheetah9lp /srv/data /mnt/disk
   entrepot-lab bench device /mnt/disk0
@@ -46,6 +48,7 @@ enum Command {
     Sim(sim::Sim),
     Reproduce(reproduce::Reproduce),
     Trace(trace::Trace),
+    Tune(tune::Tune),
     Rules(rules::Rules),
     Patterns(patterns::Patterns),
     Bench(bench::Bench),
@@ -82,6 +85,7 @@ impl Cli {
             Command::Sim(c) => c.run(),
             Command::Reproduce(c) => c.run(),
             Command::Trace(c) => c.run(),
+            Command::Tune(c) => c.run(),
             Command::Rules(c) => c.run(),
             Command::Patterns(c) => c.run(),
             Command::Bench(c) => c.run(),

@@ -22,6 +22,7 @@ const WORDS: Words = Words {
         &["trace", "stats"],
         &["trace", "convert"],
         &["trace", "generate"],
+        &["tune"],
         &["reproduce"],
         &["sim"],
         &["sim", "cache"],

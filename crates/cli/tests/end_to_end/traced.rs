@@ -1,6 +1,8 @@
-//! `entrepot trace record`: what a mount served, without names, for operators.
+//! `entrepot trace record`: what a mount served, without names, for operators; and the way from there to a faster one.
 
-use super::real::{self, Volume, code, err, noise};
+use super::emulated::disk;
+use super::laboratory::laboratory;
+use super::real::{self, Volume, code, err, noise, out};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -73,4 +75,47 @@ fn a_recording_has_every_read_and_no_names_and_is_for_operators() {
     assert_eq!(lines.len(), 17);
     let again = volume.run(&["trace", "record", volume.dir.path().join("t.csv").to_str().expect("UTF-8")]);
     assert!(err(&again).contains("exists") && err(&again).contains("nothing was recorded"), "{}", err(&again));
+}
+
+/// Records reads in order, tunes, applies the lines, and compares the measured with the predicted gain.
+#[test]
+fn the_lines_of_a_tuning_gain_what_they_promise() {
+    if File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        return eprintln!("skipped: /dev/fuse cannot be opened");
+    }
+    let place = tempfile::tempdir().expect("temp dir");
+    let slow = disk(place.path(), "disk", 50_000_000, 3);
+    let target = slow.path().join("a");
+    std::fs::create_dir(&target).expect("mkdir");
+    let toml = format!(
+        "name = \"tuned\"\nnamespace = \"namespace\"\nstate = \"state\"\n[tier.disk]\nspeed = \"50/50\"\nlatency = \"3ms\"\n\
+         [[target]]\nname = \"a\"\npath = \"{}\"\ntier = \"disk\"\n[layout]\n[mount]\n",
+        target.display()
+    );
+    let Some(volume) = Volume::up_with(|_| uncached(toml)) else { return };
+    let path = volume.at.join("data");
+    std::fs::write(&path, noise(600 * (16 << 10))).expect("write");
+    let measured = |name: &str| {
+        // The page cache keeps nothing of the writes, and the block cache nothing of earlier reads.
+        volume.ok(&["down"]);
+        volume.up_again();
+        let recording = Recording::start(&volume, name, "4s");
+        read_in_order(&path, 16 << 10);
+        let (sum, _) = recording.end();
+        sum["read_mean_ms"].as_f64().expect("a mean")
+    };
+    let before = measured("before.csv");
+    let mut tune = Command::new(laboratory(Path::new(env!("CARGO_BIN_EXE_entrepot"))));
+    tune.arg("tune").arg(&volume.toml).arg("--trace").arg(volume.dir.path().join("before.csv"));
+    let tuned = tune.args(["--cache-max", "16MiB", "--output", "json"]).output().expect("the laboratory runs");
+    let tuned: Value = serde_json::from_str(&out(&tuned)).unwrap_or_else(|_| panic!("{}", err(&tuned)));
+    let lines = tuned["lines"].as_str().unwrap_or_else(|| panic!("a gain is certain: {tuned}"));
+    let text = std::fs::read_to_string(&volume.toml).expect("volume.toml");
+    std::fs::write(&volume.toml, format!("{text}\n{lines}")).expect("volume.toml");
+    let after = measured("after.csv");
+    let (gain, predicted) = (1.0 - after / before, tuned["judgement"]["gain"].as_f64().expect("a gain"));
+    eprintln!("{before:.3} ms before, {after:.3} ms after: gain {gain:.3}, predicted {predicted:.3}\n{tuned}");
+    assert!(gain > 0.3, "{before} ms before, {after} ms after, with {lines}");
+    assert!((gain - predicted).abs() < 0.2, "gain {gain}, predicted {predicted}: {tuned}");
+    volume.ok(&["down"]);
 }
