@@ -8,7 +8,7 @@ mod search;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
-use engine::volume::{Config, Io};
+use engine::volume::{Config, Io, Passthrough};
 use judge::{Judgement, READS_MIN};
 use node::control::Problem;
 use policy::cache::LevelConfig;
@@ -24,8 +24,8 @@ const REQUESTS_MAX: usize = 8 << 20;
 /// Search better settings of a volume for a recorded load, and predict their gain
 ///
 /// The recording is one of `entrepot trace record`. It is replayed in the simulated volume with today's `[cache]` and
-/// with others. The first half of the reads chooses, the second half judges. The answer is lines for volume.toml, or the
-/// advice to keep today's setting if a gain is not certain (docs/guide/operate/tune.md).
+/// with others. The first half of the reads chooses, the second half judges. The answer is lines for volume.toml, or
+/// the advice to keep today's setting if a gain is not certain (docs/guide/operate/tune.md).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -76,10 +76,18 @@ impl Tune {
         })?;
         let file = std::path::absolute(&self.volume)?;
         let config = Config::parse(&file, &text)?;
-        if config.mount.io != Io::Direct && (config.cache.level.is_none() || config.mount.io == Io::Cached) {
-            return Err(Problem::wrong("the kernel's page cache is in front of this volume")
-                .so("nothing was tuned: the recording lacks the reads that the page cache answered")
-                .try_this("set `io = \"direct\"` in `[mount]`, restart the volume, and record again")
+        let mount = &config.mount;
+        // A volume with a cache passes no file through, and its reads bypass the page cache unless that is requested.
+        let sees_all = match config.cache.level {
+            Some(_) => mount.io != Io::Cached,
+            None => mount.io == Io::Direct && mount.passthrough == Passthrough::Off,
+        };
+        if !sees_all {
+            return Err(Problem::wrong("the kernel answers reads of this volume by itself")
+                .so("nothing was tuned: the recording lacks these reads")
+                .try_this(
+                    "set `io = \"direct\"` and `passthrough = \"off\"` in `[mount]`, restart it, and record again",
+                )
                 .into());
         }
         let recording = Recording::open(&self.trace, config.layout.inline_max)?;

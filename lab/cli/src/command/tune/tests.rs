@@ -2,6 +2,7 @@
 
 use super::recording::Request;
 use super::*;
+use crate::failure::Failure;
 use std::path::Path;
 
 const VOLUME: &str = "name = \"v\"\nnamespace = \"n\"\nstate = \"s\"\n[tier.disk]\nspeed = \"100/100\"\nlatency = \"4ms\"\n\
@@ -83,4 +84,25 @@ fn a_short_recording_and_a_volume_without_speeds_are_refused() {
     assert!(replay::devices(&without).is_err());
     let Ok(devices) = replay::devices(&with) else { panic!("the tier has a speed") };
     assert!(tune(1 << 20).tune(&recorded((0..300).map(|n| n << 14)), &devices, None, |_| None).is_err());
+}
+
+#[test]
+fn a_recording_without_the_reads_of_the_kernel_is_refused() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let volume = dir.path().join("volume.toml");
+    let refused = |toml: &str| {
+        std::fs::write(&volume, toml).expect("write");
+        let tune = Tune { volume: volume.clone(), trace: dir.path().join("none.csv"), ..tune(1 << 20) };
+        match tune.run() {
+            Err(Failure::Problem(problem)) => json!(problem)["cause"].to_string(),
+            _ => panic!("there is no recording"),
+        }
+    };
+    let (direct, cached) = (format!("{VOLUME}passthrough = \"off\"\n"), format!("{VOLUME}[cache]\nsize = \"1MiB\"\n"));
+    for toml in [VOLUME, &cached.replace("direct", "cached"), &direct.replace("direct", "auto")] {
+        assert!(refused(toml).contains("the kernel answers reads"), "{toml}");
+    }
+    for toml in [direct, cached.replace("direct", "auto")] {
+        assert!(refused(&toml).contains("none.csv"), "the next thing is the recording: {toml}");
+    }
 }
