@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Operations in the queue, 64 bytes each: half a second at 100,000 operations a second. A guess.
+/// Operations in the queue, 72 bytes each: half a second at 100,000 operations a second. A guess.
 const QUEUE_MAX: usize = 50_000;
 
 /// Position of a read or write.
