@@ -165,7 +165,7 @@ impl File {
             return Ok(Some(false));
         }
         let view = View::new(Some(layout), Some(&self.view()));
-        let mut whole = true;
+        let whole;
         let size = match self.stub.cut_to()? {
             Some(size) => {
                 if self.stub.size()? > size {

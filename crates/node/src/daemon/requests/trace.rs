@@ -4,7 +4,6 @@ use crate::control::answers::{RecordEnd, TraceLines, TraceRecord};
 use crate::control::{Caller, Problem, RecordTrace, Responder};
 use crate::daemon::Core;
 use engine::stats::{Recorded, Recording};
-use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -43,7 +42,7 @@ fn send(recording: &Recording<'_>, limits: RecordTrace, out: &mut Responder<'_>)
     let (began, mut sheet, mut batch) = (Instant::now(), Sheet::default(), Vec::new());
     let until = Duration::from_secs(limits.seconds);
     sheet.sum.bytes = HEADING.len() as u64;
-    if !out.progress(json!(TraceLines { lines: HEADING.into() })) {
+    if !out.progress(&TraceLines { lines: HEADING.into() }) {
         sheet.sum.end = RecordEnd::Stop;
         return sheet.sum;
     }
@@ -52,7 +51,7 @@ fn send(recording: &Recording<'_>, limits: RecordTrace, out: &mut Responder<'_>)
         sheet.sum.dropped += recording.take(&mut batch);
         for part in batch.chunks(PART) {
             let (lines, is_full) = sheet.lines(began, part, limits.bytes_max);
-            if !out.progress(json!(TraceLines { lines })) {
+            if !out.progress(&TraceLines { lines }) {
                 return sheet.ended(began, RecordEnd::Stop);
             }
             if is_full {
