@@ -11,9 +11,20 @@ type Objects = BTreeSet<(String, String)>;
 
 /// The objects that lie on the targets of a volume.
 pub fn lying(node: &Node<'_>, volume: &str) -> Objects {
+    lying_with(node, volume, &[])
+}
+
+/// Those of [`lying`] that have bytes.
+pub fn with_bytes(node: &Node<'_>, volume: &str) -> Objects {
+    lying_with(node, volume, &["-size", "+0"])
+}
+
+fn lying_with(node: &Node<'_>, volume: &str, condition: &[&str]) -> Objects {
     let mut found = Objects::new();
     for target in (1..=TARGETS).map(|n| format!("target{n}")) {
-        let said = node.host.must("find", &[&format!("{SHARED}/{volume}/{target}"), "-type", "f", "-printf", "%f\\n"]);
+        let at = format!("{SHARED}/{volume}/{target}");
+        let words = [&[at.as_str(), "-type", "f"], condition, &["-printf", "%f\\n"]].concat();
+        let said = node.host.must("find", &words);
         let is_object = |name: &&str| name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         found.extend(said.lines().filter(is_object).map(|name| (target.clone(), name.to_owned())));
     }

@@ -131,15 +131,21 @@ impl File {
     /// Right to an operation, with the state in memory up to date. Waits for other nodes; the caller holds no lock.
     pub(super) fn right(&self, holds: &Holds, usage: Use) -> Result<Right> {
         let until = Instant::now() + WAIT_MAX;
+        let mut forgotten = false;
         loop {
             let node = holds.node()?;
             let woken = self.held.state.lock().woken;
             if let Some(right) = holds.begin(self.key(), usage) {
                 match self.follow(&right) {
                     Ok(()) => return Ok(right),
+                    // The hold may be that of a removed file whose inode number this one has.
+                    Err(Error::BadLayout(_)) if !std::mem::replace(&mut forgotten, true) => {
+                        holds.feed(node, Event::Gone(self.key()));
+                    }
                     Err(error) if self.is_acknowledged(holds, &right)? => return Err(error),
-                    Err(_) => continue,
+                    Err(_) => {}
                 }
+                continue;
             }
             self.held.check()?;
             holds.feed(node, Event::Want(self.key(), usage));

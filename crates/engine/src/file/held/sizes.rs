@@ -11,7 +11,9 @@ use std::sync::atomic::Ordering;
 impl File {
     /// Makes the stub longer: later under an exclusive hold, at once beside other nodes. The caller holds `io`.
     pub(in crate::file) fn set_longer_size(&self, holds: &Holds, end: u64) -> Result<()> {
-        let Some(basis) = self.held.state.lock().basis.filter(|_| !holds.is_exclusive(self.key())) else {
+        let is_alone = holds.is_exclusive(self.key());
+        let basis = self.held.state.lock().basis;
+        let Some(basis) = basis.filter(|_| !is_alone) else {
             self.defer(holds, true, false);
             return Ok(());
         };
