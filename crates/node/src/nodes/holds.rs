@@ -110,6 +110,10 @@ impl Port for Nodes {
         Ok(all.filter(|node| !listing.over.contains(node)).collect())
     }
 
+    fn was_over(&self, node: Node) -> bool {
+        self.membership.lock().is_over(node)
+    }
+
     fn recall(&self, node: Node, key: u64, number: u64, mode: Mode) {
         let message = Message::Recall { node: node.0, key, number, writes: mode == Mode::Write };
         Talk::send(self, self.leases.info(node).map(|info| info.own).as_deref(), &message);

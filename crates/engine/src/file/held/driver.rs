@@ -43,6 +43,8 @@ pub trait Port: Send + Sync {
     fn connect(&self) -> Result<Run>;
     /// Lists the nodes that are not over. The list begins after the call.
     fn members(&self) -> Result<BTreeSet<Node>>;
+    /// Whether a listing so far has shown that a node is over. Lists nothing: with many nodes, few of them list often.
+    fn was_over(&self, node: Node) -> bool;
     /// Requests another node to lower a hold. The message may get lost.
     fn recall(&self, node: Node, key: u64, number: u64, mode: Mode);
 }
@@ -389,7 +391,7 @@ impl Holds {
             Task::Ask { key, caller, request } => match self.port.ask(caller, &request) {
                 Ok(answer) => {
                     // The member may have been over before this node began.
-                    if let Some(other) = answer.waits_for().filter(|other| self.cluster.is_over(*other)) {
+                    if let Some(other) = answer.waits_for().filter(|other| self.port.was_over(*other)) {
                         self.feed(node, Event::Over(other));
                     }
                     self.feed(node, Event::Answered(key, answer));

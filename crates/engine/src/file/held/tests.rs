@@ -145,6 +145,10 @@ impl Port for Member {
         Ok(self.shared.members.lock().clone())
     }
 
+    fn was_over(&self, node: Node) -> bool {
+        self.is_over(node)
+    }
+
     fn recall(&self, node: Node, key: u64, number: u64, mode: Mode) {
         self.shared.recalls.fetch_add(1, Ordering::Relaxed);
         let holds = self.shared.holds.lock().get(&node).and_then(Weak::upgrade);
