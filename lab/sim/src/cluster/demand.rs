@@ -87,14 +87,27 @@ impl Demand<'_> {
         self.leases(nodes) + calls * self.costs().attribute.as_secs_f64()
     }
 
-    /// Load on the store: batches, sessions, and an admission and a release for each hold.
+    /// Number of nodes that query idle targets for others.
+    pub fn lookers(&self, nodes: u64) -> usize {
+        let is_part = |lower: &usize| matches!(Share::of(*lower, nodes as usize), Share::Part(_));
+        if self.0.plain { 0 } else { (0..nodes as usize).take_while(is_part).count() }
+    }
+
+    /// Load on the store by their reports to all nodes.
+    fn reports(&self, nodes: u64) -> f64 {
+        let (costs, lookers) = (self.costs(), self.lookers(nodes) as f64);
+        let bytes = if lookers > 0.0 { f64::from(self.0.targets) * BYTES_OF_SPACE * costs.byte * 1e-9 } else { 0.0 };
+        nodes as f64 * (lookers * costs.delivery.as_secs_f64() + bytes) / idle::EVERY.as_secs_f64()
+    }
+
+    /// Load on the store: batches, sessions, reports, and an admission and a release for each hold.
     pub fn store(&self, nodes: u64) -> f64 {
         let (load, costs, (_, own, common)) = (self.load(), self.costs(), self.opens());
         let batches = load.batches * f64::from(CALLS_OF_BATCH) * costs.store.as_secs_f64();
         let request = |holders: f64| costs.request.as_secs_f64() + holders * costs.holder.as_secs_f64();
         let sessions = costs.request.as_secs_f64() / Config::default().renew_every.as_secs_f64();
         let holds = 2.0 * (own * request(0.5) + common * request(self.holders(nodes)));
-        nodes as f64 * (batches + sessions + holds) + load.moves * REQUESTS_OF_MOVE * request(0.0)
+        nodes as f64 * (batches + sessions + holds) + load.moves * REQUESTS_OF_MOVE * request(0.0) + self.reports(nodes)
     }
 
     /// Load on the leader.

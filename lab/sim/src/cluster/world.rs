@@ -14,7 +14,7 @@ use crate::generate::Rng;
 use counts::Counts;
 use policy::Time;
 use policy::cluster::Node;
-use policy::cluster::idle::{self, Share};
+use policy::cluster::idle;
 use policy::cluster::lease::{Config, Event, Membership};
 use policy::holders::node::{Action, Use};
 use policy::holders::table::Table;
@@ -162,11 +162,11 @@ impl World {
             // The first order comes within the counted span.
             self.queue.push(self.setup.warm_up + Time(self.setup.span.0 / 2), Rank::Arrival, Happens::Orders);
         }
-        for lower in 0..self.hosts.len() {
-            if Demand(&self.setup).share(lower) != Share::None {
-                let at = Time(idle::EVERY.0 / self.hosts.len() as u64 * lower as u64);
-                self.queue.push(at, Rank::Arrival, Happens::Tells { lower });
-            }
+        let lookers = Demand(&self.setup).lookers(u64::from(self.setup.nodes));
+        for lower in 0..lookers {
+            // Their reports are spread over the interval.
+            let at = Time(idle::EVERY.0 / lookers as u64 * lower as u64);
+            self.queue.push(at, Rank::Arrival, Happens::Tells { lower });
         }
     }
 
