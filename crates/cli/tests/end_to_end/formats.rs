@@ -143,7 +143,7 @@ fn what_a_newer_program_wrote_is_refused_at_every_place_and_nothing_is_changed()
     let Some(volume) = unpack(&samples()[0]) else { return };
     let home = volume.toml.parent().expect("a directory").to_owned();
     let refused = |what: &str| assert_refused(&volume, what);
-    with(&home.join("namespace/format"), b"2\n", || refused("namespace"));
+    with(&home.join("namespace/format"), b"3\n", || refused("namespace"));
     let id = home.join("targets/fast1/target.id");
     let text = std::fs::read_to_string(&id).expect("an identity");
     // The other fields of a newer version may be anything.
