@@ -253,7 +253,7 @@ impl File {
     }
 
     /// Makes a layout the view of this node.
-    fn install(&self, layout: Option<Layout>) -> Result<()> {
+    pub(super) fn install(&self, layout: Option<Layout>) -> Result<()> {
         if let Some(layout) = &layout {
             layout.check()?;
             self.pool.making.settled(layout.objects().map(|(_, object)| object.id));

@@ -8,6 +8,7 @@ use super::File;
 use crate::{Error, Result};
 use meta::stub::{InUse, Mark};
 use policy::cluster::Standing;
+use policy::layout::Layout;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -72,6 +73,7 @@ impl File {
         if !self.claims.lock().is_at_rest() {
             return;
         }
+        self.learn_layout(mark);
         let view = self.view();
         // If the mark stays, the next start keeps one mirror, which is correct for equal mirrors, too.
         if self.sync_objects(&view).and_then(|()| self.stub.sync()).is_ok() {
@@ -84,6 +86,7 @@ impl File {
         let several = self.view().in_sync().nth(1).is_some();
         let mark = self.claims.lock().mark.filter(|_| !several && !self.kernel_writes.load(Ordering::Acquire));
         if let Some(mark) = mark {
+            self.learn_layout(mark);
             self.take_away(mark);
         }
     }
@@ -118,6 +121,24 @@ impl File {
         self.stub.set_kernel_writes(false)?;
         self.stub.sync()?;
         Ok(true)
+    }
+}
+
+impl File {
+    /// Updates the layout before the last link of a file is removed: another node may have changed it, and its objects
+    /// go with the file.
+    fn learn_layout(&self, mark: InUse) {
+        if mark.node.is_none() || self.stub.links() != Some(1) {
+            return;
+        }
+        let _record = self.record.lock();
+        let newest = self.stub.layout();
+        let is_newer = |layout: &Layout| self.layout().is_none_or(|known| known.generation < layout.generation);
+        let learned =
+            newest.and_then(|layout| layout.filter(is_newer).map_or(Ok(()), |layout| self.install(Some(layout))));
+        if let Err(error) = learned {
+            tracing::debug!("the current layout of a file is unknown: {error}");
+        }
     }
 }
 

@@ -297,6 +297,11 @@ impl Holder {
         self.files.get(&key)?.hold.map(|hold| hold.mode)
     }
 
+    /// Files with a hold and without a task, which a node that ends may release at once.
+    pub fn releasable(&self) -> Vec<u64> {
+        self.files.iter().filter(|(_, file)| file.is_releasable()).map(|(key, _)| *key).collect()
+    }
+
     /// Whether a step or request of the file is under way, or will be repeated.
     pub fn is_busy(&self, key: u64) -> bool {
         self.files.get(&key).is_some_and(File::is_busy)

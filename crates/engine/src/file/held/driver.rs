@@ -30,6 +30,8 @@ const WORKERS_MAX: usize = 4;
 const REST_MAX: Duration = Duration::from_millis(500);
 /// Pause before the next attempt to reach the store.
 const CONNECT_AGAIN: Duration = Duration::from_millis(200);
+/// Longest time for the release of all holds. A guess: a shutdown that users wait for.
+const RELEASE_MAX: Duration = Duration::from_secs(3);
 /// Pause before a step that could not end is tried again.
 const STEP_AGAIN: Duration = Duration::from_millis(10);
 
@@ -117,14 +119,34 @@ impl Holds {
         Ok(holds)
     }
 
-    /// Sets deferred sizes, and ends the session thread and the workers.
+    /// Sets deferred sizes, ends the session thread and the workers, and releases all holds. No file is used any more.
     pub fn stop(&self) {
         self.settle_sizes();
-        drop(std::mem::take(&mut *self.behind.lock()));
+        let behind = std::mem::take(&mut *self.behind.lock());
         self.inner.lock().ends = true;
         self.came.notify_all();
         self.session.stop();
         self.steps.stop(workers::END_SPAN);
+        // Steps that have not ended keep their files in memory.
+        let busy = std::mem::take(&mut self.inner.lock().busy);
+        drop(busy);
+        self.release_all(&behind.iter().map(|file| file.key()).collect());
+    }
+
+    /// Releases the holds of files with a settled size, so that the next node need not settle them.
+    fn release_all(&self, behind: &BTreeSet<u64>) {
+        let (caller, mut keys) = {
+            let inner = self.inner.lock();
+            (inner.machine.caller(), inner.machine.releasable())
+        };
+        keys.retain(|key| !behind.contains(key));
+        let until = Instant::now() + RELEASE_MAX;
+        for key in keys {
+            let released = self.port.ask(caller, &Request::Reclaim { key, hold: None, claim: None });
+            if released.is_err() || Instant::now() >= until {
+                return;
+            }
+        }
     }
 
     /// Sends a request that concerns no hold of this node. Returns the run that it was for, too.

@@ -1,6 +1,7 @@
 //! Several nodes over one stub, the same targets, and a table in memory.
 
 mod failures;
+mod marks;
 mod real;
 mod sizes;
 mod swarm;
@@ -265,6 +266,15 @@ impl One {
         self.file.write(offset, &vec![byte; len]).expect("it is written");
     }
 
+    /// Waits for the end of a claim, which ends after its operation.
+    fn rests(&self) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while self.holds.is_busy(self.file.key()) {
+            assert!(Instant::now() < until, "the claim does not end");
+            std::thread::yield_now();
+        }
+    }
+
     /// The node is expelled, and joins again under another number.
     fn joins_again(&self, number: u32) {
         self.member.shared.members.lock().insert(Node(number));
@@ -392,12 +402,7 @@ fn a_held_file_takes_no_request_and_no_call_for_an_operation() {
     let a = world.node(1);
     a.writes(0, 1, 20_000);
     a.writes(0, 1, 10);
-    // The claim of the first write ends after the write.
-    let until = Instant::now() + Duration::from_secs(30);
-    while a.holds.is_busy(a.file.key()) {
-        assert!(Instant::now() < until, "the claim does not end");
-        std::thread::yield_now();
-    }
+    a.rests();
     let before = world.stub.calls();
     for n in 0..100 {
         a.writes(n * 100, 2, 100);
@@ -409,4 +414,21 @@ fn a_held_file_takes_no_request_and_no_call_for_an_operation() {
     assert_eq!(world.stub.calls() - before, 0);
     a.file.settle().unwrap();
     assert_eq!(world.stub.size().unwrap(), 21_010);
+}
+
+/// [S-204]
+#[test]
+fn a_node_that_ends_leaves_nothing_to_settle() {
+    let world = World::new();
+    let a = world.node(1);
+    a.writes(0, 1, 20_000);
+    a.rests();
+    a.holds.stop();
+    assert!(world.shared.table.lock().is_empty());
+    world.shared.end(Node(1));
+    let b = world.node(2);
+    let generation = world.newest().0;
+    assert!(b.bytes() == expected(&[(1, 20_000)]));
+    b.writes(0, 2, 10);
+    assert_eq!(world.newest().0, generation, "no claim was needed");
 }

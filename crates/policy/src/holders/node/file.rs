@@ -353,6 +353,10 @@ impl File {
         self.task != Task::Idle || self.pending
     }
 
+    pub(super) fn is_releasable(&self) -> bool {
+        self.hold.is_some() && !self.provisional && !self.is_busy() && self.owes.is_none()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         let empty = self.hold.is_none() && self.wants.is_empty() && self.handles == 0 && self.owes.is_none();
         empty && self.removal == Removal::None && self.task == Task::Idle && !self.pending
