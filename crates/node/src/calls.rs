@@ -7,7 +7,7 @@
 //!                   <------ Answer ---- first page; kept for a while: it may get lost
 //!   Next                --------------> next page
 //! ```
-//! Each side gives up after a span without a message from the other.
+//! Each side gives up after a span without a message from the other. One thread repeats all requests of this node.
 
 mod made;
 mod served;
@@ -19,14 +19,14 @@ use crate::control::{Caller, Problem, Responder, exit};
 use made::{Event, Made};
 use meta::messages::{Member, Message, Packet, Talk};
 use object::admission::Admission;
-use object::workers::{Periodic, Pool};
+use object::workers::Pool;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use served::Served;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -90,9 +90,9 @@ pub struct Calls {
     servers: RwLock<HashMap<&'static str, Server>>,
     next_number: AtomicU64,
     made: Mutex<HashMap<u64, Made>>,
-    /// Repeats them while there are any.
-    repeater: Periodic,
-    threads: Pool,
+    /// Whether a thread repeats them. Changed under the lock of `made`.
+    repeats: AtomicBool,
+    repeater: Pool,
     served: Mutex<HashMap<CallId, Served>>,
     /// Number of served calls at which old ones are dropped.
     served_max: AtomicUsize,
@@ -110,18 +110,14 @@ impl Calls {
     pub(crate) fn repeating(talk: Arc<dyn Talk>, again: Duration) -> Arc<Calls> {
         // A restarted daemon must not repeat numbers of its earlier calls.
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64);
-        let threads = Pool::new("calls", SERVED_MAX as usize);
-        Arc::new_cyclic(|me: &Weak<Calls>| Calls {
+        Arc::new_cyclic(|me| Calls {
             talk,
             again,
             servers: RwLock::default(),
             next_number: AtomicU64::new(began << 20),
             made: Mutex::default(),
-            repeater: {
-                let calls = me.clone();
-                Periodic::new(&threads, move || calls.upgrade()?.repeat_all().then_some(again / 4))
-            },
-            threads,
+            repeats: AtomicBool::new(false),
+            repeater: Pool::new("calls", 1),
             served: Mutex::default(),
             served_max: AtomicUsize::new(0),
             room: Admission::new(SERVED_MAX, SERVED_RESERVED),

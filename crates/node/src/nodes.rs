@@ -33,7 +33,7 @@ use keeper::Keeper;
 use leases::Leases;
 use meta::messages::Message;
 use meta::state::State;
-use object::workers::{END_SPAN, Periodic, Pool};
+use object::workers::Workers;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::Time;
 use policy::cluster::lease::Membership;
@@ -47,10 +47,6 @@ const LEASE_WAIT: Duration = Duration::from_secs(20);
 /// Age limit of the membership before a scan is awaited, and timeout of that wait. Also the interval of scans while it
 /// is being queried.
 const KNOWN_FOR: Duration = Duration::from_secs(3);
-
-/// Maximum of threads: three for the lease, one for messages, and four for periodic work. Each may wait for the shared
-/// file system.
-const THREADS_MAX: usize = 8;
 
 /// Clock of leases: it goes on while the machine sleeps.
 fn now() -> Time {
@@ -91,9 +87,7 @@ pub struct Nodes {
     readers: dispatch::Readers,
     reach: locks::Reach,
     holding: holds::Holding,
-    /// Threads of the lease, of the messages, and of the periodic work.
-    threads: Pool,
-    periodic: Mutex<Vec<Periodic>>,
+    workers: Workers,
 }
 
 /// A node, for display.
@@ -144,8 +138,7 @@ impl Nodes {
             readers: dispatch::Readers::default(),
             reach: locks::Reach::default(),
             holding: holds::Holding::default(),
-            threads: Pool::new("nodes", THREADS_MAX),
-            periodic: Mutex::default(),
+            workers: Workers::of("nodes"),
         });
         nodes.show_lock();
         Keeper::start(&nodes);
@@ -244,22 +237,32 @@ impl Nodes {
         members.into_iter().map(show).collect()
     }
 
-    /// Calls `work` at intervals, until the daemon stops.
-    pub(crate) fn every(self: &Arc<Self>, span: Duration, work: impl Fn(&Nodes) + Send + Sync + 'static) {
-        let nodes = Arc::downgrade(self);
-        let work = move || {
-            work(&*nodes.upgrade().filter(|nodes| !nodes.ends())?);
-            Some(span)
-        };
-        let periodic = Periodic::new(&self.threads, work);
-        // A failure to start has been logged.
-        drop(periodic.wake_in(span));
-        self.periodic.lock().push(periodic);
+    /// Starts a thread that runs until [`Nodes::ends`].
+    pub(crate) fn start_worker(&self, name: &str, work: impl FnOnce() + Send + 'static) {
+        self.workers.start(name, work);
+    }
+
+    /// Calls `work` at intervals, on a thread of its own.
+    pub(crate) fn every(self: &Arc<Self>, span: Duration, name: &str, work: impl Fn(&Nodes) + Send + 'static) {
+        let nodes = self.clone();
+        self.start_worker(name, move || {
+            while nodes.goes_on_after(span) {
+                work(&nodes);
+            }
+        });
     }
 
     /// Whether the daemon is about to end.
     fn ends(&self) -> bool {
         self.ends.load(Ordering::Acquire)
+    }
+
+    /// Waits for `span` or until the daemon stops. Returns whether it goes on.
+    pub(crate) fn goes_on_after(&self, span: Duration) -> bool {
+        let until = Instant::now() + span;
+        let mut membership = self.membership.lock();
+        while !self.ends() && !self.end.wait_until(&mut membership, until).timed_out() {}
+        !self.ends()
     }
 
     /// Its current number.
@@ -274,10 +277,7 @@ impl Nodes {
         if let Err(error) = self.say_left().and_then(|()| self.see_off(self.me_now())) {
             tracing::debug!("another node will search for objects of this node, which left none: {error}");
         }
-        if !self.threads.stop(END_SPAN) {
-            tracing::warn!("threads of the nodes do not end and are left behind");
-        }
-        self.periodic.lock().clear();
+        self.workers.stop();
         self.reach.file.lock().take();
     }
 }

@@ -112,8 +112,7 @@ impl Adapt {
         let (tiers, stripes) = (self.has_tiers(), self.settings.stripes.is_some());
         let adapt = self.clone();
         self.workers.start("adapt", move || adapt.run());
-        // One more than the concurrent changes for the walk at the start.
-        let tiers_carry = if tiers { self.settings.concurrent + 1 } else { 0 };
+        let tiers_carry = if tiers { self.settings.concurrent } else { 0 };
         self.start_carriers(Lane::Changes, "adapt-carry", tiers_carry + usize::from(stripes));
         self.start_carriers(Lane::Failover, "failover", 1);
         self.start_carriers(Lane::Replicas, "replicas", self.replicas_at_once());
@@ -131,8 +130,8 @@ impl Adapt {
             self.start_carriers(Lane::Group, "burst-replicate", usize::from(burst.has_replicas()));
         }
         if tiers {
-            let pool = pool.clone();
-            self.driver.jobs.later(Lane::Changes, move |adapt| adapt.begin_tiers(&pool, walk));
+            let (adapt, pool) = (self.clone(), pool.clone());
+            self.workers.start("adapt-look", move || adapt.begin_tiers(&pool, walk));
         }
     }
 

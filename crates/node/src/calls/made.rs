@@ -205,10 +205,18 @@ impl Calls {
         };
         let mut all = self.made.lock();
         all.insert(number, made);
+        let repeats = self.repeats.swap(true, Ordering::AcqRel);
         drop(all);
         self.repeat(number, self.leader());
-        // A failure to start has been logged; the next call repeats this one, too.
-        drop(self.repeater.wake_in(self.again / 4));
+        let (calls, pause) = (self.me.clone(), self.again / 4);
+        let work = move || {
+            while calls.upgrade().is_some_and(|calls| calls.repeat_all()) {
+                std::thread::sleep(pause);
+            }
+        };
+        if !repeats && self.repeater.push(work).is_err() {
+            self.repeats.store(false, Ordering::Release);
+        }
         number
     }
 
@@ -239,8 +247,11 @@ impl Calls {
     }
 
     /// Repeats all calls that are due. Returns whether there are any.
-    pub(super) fn repeat_all(&self) -> bool {
-        let numbers: Vec<u64> = self.made.lock().keys().copied().collect();
+    fn repeat_all(&self) -> bool {
+        let all = self.made.lock();
+        let numbers: Vec<u64> = all.keys().copied().collect();
+        self.repeats.store(!numbers.is_empty(), Ordering::Release);
+        drop(all);
         let leader = self.leader();
         numbers.iter().for_each(|number| self.repeat(*number, leader.clone()));
         !numbers.is_empty()

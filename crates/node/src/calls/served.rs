@@ -4,6 +4,7 @@ use super::{ANSWERED, Answer, CallId, Calls, PAGE_MAX, SILENT, Server};
 use crate::control::{Caller, Problem, Responder, exit};
 use meta::messages::Packet;
 use object::stop::Stop;
+use object::workers::apart;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::atomic::Ordering;
@@ -103,7 +104,7 @@ impl Calls {
                 serve();
                 let (calls, caller) = (self.me.clone(), *caller);
                 // Without a thread the reply is dropped, and the other node repeats its request.
-                drop(self.threads.push(move || {
+                drop(apart("call", move || {
                     let _room = room;
                     let answer = serve_with_progress(&calls, &key, stop, |out| service(&caller, args, out));
                     reply.send(&answer);

@@ -7,9 +7,7 @@ use crate::nodes::Nodes;
 use engine::mover::Phase;
 use object::host;
 use object::target::{Order, State, Target};
-use parking_lot::Mutex;
-use policy::cluster::Node;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -20,56 +18,44 @@ const MOVES_WAIT: Duration = Duration::from_secs(30);
 
 /// Watches whether the node is to drain, while the daemon runs.
 pub(super) fn watch(nodes: &Arc<Nodes>, core: &Arc<Core>) {
-    let (core, drain) = (Arc::downgrade(core), Mutex::new(Drain::default()));
-    nodes.every(LOOK_EVERY, move |nodes| {
-        if let Some(core) = core.upgrade() {
-            drain.lock().look(nodes, &core);
-        }
-    });
+    let core = Arc::downgrade(core);
+    let watched = nodes.clone();
+    nodes.start_worker("node-drain", move || look(&watched, &core));
 }
 
-/// State of the shutdown between two checks.
-#[derive(Default)]
-struct Drain {
-    /// Begin of the wait for running moves.
-    since: Option<Instant>,
-    /// Node number and users that were published last.
-    said: Option<(Node, Vec<String>)>,
-    looked_at: Option<Instant>,
-    empties: bool,
-}
-
-impl Drain {
-    fn look(&mut self, nodes: &Nodes, core: &Core) {
-        if self.empties != nodes.drains() {
-            self.empties = nodes.drains();
-            empty_own(core, self.empties);
+fn look(nodes: &Nodes, core: &Weak<Core>) {
+    let (mut since, mut said, mut look_at, mut empties) = (None, None, Instant::now(), false);
+    while nodes.goes_on_after(LOOK_EVERY) {
+        let Some(core) = core.upgrade() else { return };
+        if empties != nodes.drains() {
+            empties = nodes.drains();
+            empty_own(&core, empties);
         }
         if !nodes.says_draining() {
-            let since = *self.since.get_or_insert_with(Instant::now);
-            if moves(core) == 0 || since.elapsed() > MOVES_WAIT {
+            let since = *since.get_or_insert_with(Instant::now);
+            if moves(&core) == 0 || since.elapsed() > MOVES_WAIT {
                 nodes.say_draining();
             }
-            self.said = None;
-            return;
+            said = None;
+            continue;
         }
-        self.since = None;
-        if !nodes.drains() || self.looked_at.is_some_and(|at| at.elapsed() < KEPT_EVERY) {
-            return;
+        since = None;
+        if !nodes.drains() || Instant::now() < look_at {
+            continue;
         }
-        self.looked_at = Some(Instant::now());
-        let now = (nodes.number(), kept_by(core));
-        if self.said.as_ref() == Some(&now) {
-            return;
-        }
-        match nodes.say_kept_by(now.1.clone()) {
-            Ok(()) => {
-                if now.1.is_empty() {
+        look_at = Instant::now() + KEPT_EVERY;
+        let now = Some((nodes.number(), kept_by(&core)));
+        if said != now
+            && let Some((_, kept_by)) = &now
+        {
+            match nodes.say_kept_by(kept_by.clone()) {
+                Ok(()) if kept_by.is_empty() => {
                     tracing::info!("this node is drained: it may be shut down");
+                    said = now;
                 }
-                self.said = Some(now);
+                Ok(()) => said = now,
+                Err(error) => tracing::debug!("the progress of this node could not be published: {error}"),
             }
-            Err(error) => tracing::debug!("the progress of this node could not be published: {error}"),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Each user has a share of both ([`policy::shares`]). A request of a user with all threads of the share in use waits,
 //! while other users' requests pass it. A request of a user with a full share of the queue is refused.
 
-use object::workers::{self, Periodic};
+use object::workers;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::shares::{Refusal, Shares, Taker};
 use std::collections::VecDeque;
@@ -116,11 +116,6 @@ impl Slow {
             MutexGuard::unlocked(&mut state, work);
             state.running.give_back(uid, 1);
         }
-    }
-
-    /// Returns work that begins at its deadlines, even if all threads wait. It must not wait itself.
-    pub fn timer(&self, work: impl Fn() -> Option<Duration> + Send + Sync + 'static) -> Periodic {
-        Periodic::new(&self.threads, work)
     }
 
     /// Refuses more work and waits until the rest is done, for at most `patience`. Returns whether all is done.

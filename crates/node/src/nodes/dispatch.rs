@@ -32,7 +32,7 @@ impl Nodes {
     /// Starts to receive messages of other nodes.
     pub fn listen(self: &Arc<Nodes>) {
         let nodes = self.clone();
-        let listen = move || {
+        self.workers.start("bell", move || {
             while !nodes.ends.load(Ordering::Acquire) {
                 let mut hear = |told: Told<'_>| nodes.receive(told);
                 let goes_on = || {
@@ -47,9 +47,7 @@ impl Nodes {
                     std::thread::sleep(LISTEN_AGAIN);
                 }
             }
-        };
-        // A failure to start has been logged.
-        drop(self.threads.push(listen));
+        });
     }
 
     fn receive(&self, told: Told<'_>) {

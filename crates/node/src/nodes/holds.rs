@@ -47,7 +47,7 @@ impl Nodes {
         let holds = Holds::start(self.clone(), self.clone(), Config::default())?;
         drop(self.holding.holds.set(Arc::downgrade(&holds)));
         drop(pool.holds.set(holds));
-        self.every(SIZES_EVERY, |nodes| nodes.holds().iter().for_each(|holds| holds.settle_sizes()));
+        self.every(SIZES_EVERY, "node-sizes", |nodes| nodes.holds().iter().for_each(|holds| holds.settle_sizes()));
         Ok(())
     }
 

@@ -43,7 +43,7 @@ impl Keeper {
         let (renew, renewals) = channel::<(Node, u64)>();
         let (look, looks) = channel::<KeeperTask>();
         let (keeper, tells) = (nodes.clone(), tell.clone());
-        start(nodes, move || {
+        nodes.workers.start("lease-renew", move || {
             for (node, beat) in renewals {
                 let asked = now();
                 let done = match keeper.leases.renew(node, beat) {
@@ -57,7 +57,7 @@ impl Keeper {
             }
         });
         let (keeper, tells) = (nodes.clone(), tell.clone());
-        start(nodes, move || {
+        nodes.workers.start("lease-look", move || {
             for look in looks {
                 let node = keeper.me_now();
                 let done = look_at(&keeper, &keeper.leases, look);
@@ -72,7 +72,7 @@ impl Keeper {
             }
         });
         let keeper = Keeper { nodes: nodes.clone(), told, tell, renew, look, leaving: false, gave_up: None };
-        start(nodes, move || keeper.run());
+        nodes.workers.start("lease", move || keeper.run());
     }
 
     fn run(mut self) {
@@ -167,11 +167,6 @@ impl Keeper {
             }
         }
     }
-}
-
-/// Starts one of the threads. A failure has been logged.
-fn start(nodes: &Nodes, work: impl FnOnce() + Send + 'static) {
-    drop(nodes.threads.push(work));
 }
 
 /// Publishes the state that data threads read.

@@ -35,7 +35,7 @@ impl Nodes {
     /// Starts to show a lock of this node to others.
     pub(super) fn show_lock(self: &Arc<Nodes>) {
         self.say_with_lock();
-        self.every(AGAIN, Nodes::say_with_lock);
+        self.every(AGAIN, "lock-shown", Nodes::say_with_lock);
     }
 
     fn say_with_lock(&self) {
