@@ -271,8 +271,6 @@ impl File {
                 self.landed_in_vain();
                 return Err(e);
             }
-            // A read from before a truncation may have cached zeros beyond the end since.
-            self.forget(size, end - size);
             self.size.fetch_max(end, Ordering::AcqRel);
         }
         Ok(())
