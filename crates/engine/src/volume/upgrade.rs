@@ -1,13 +1,11 @@
 //! Upgrade of a namespace to the format of holders, at the first mount by several nodes. No node uses the volume.
 
 use super::namespace::{HOLDERS, read_format, write_format};
-use meta::descent::{Descent, Met};
+use meta::descent::Descent;
 use meta::stub::real::FdStub;
-use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::path::Path;
-use std::sync::Arc;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -27,7 +25,8 @@ pub(super) fn upgrade(namespace: &Path, mut progress: impl FnMut()) -> Result<()
             let met = met.map_err(|errno| format!("a directory below {part}: {errno}"))?;
             if met.inode.is_none() {
                 let shown = || format!("{part}/.../{}", met.name.to_string_lossy());
-                upgrade_file(&met, namespace).map_err(|error| format!("{}: {error}", shown()))?;
+                let stub = FdStub::met(&met, namespace, true).map_err(|errno| format!("{}: {errno}", shown()))?;
+                stub.map_or(Ok(()), |stub| stub.upgrade()).map_err(|error| format!("{}: {error}", shown()))?;
                 files += 1;
                 progress();
             }
@@ -37,16 +36,4 @@ pub(super) fn upgrade(namespace: &Path, mut progress: impl FnMut()) -> Result<()
         tracing::info!(files, "the volume's files have the format of this version: older ones cannot open it any more");
     }
     write_format(namespace, HOLDERS).map_err(|error| error.to_string())
-}
-
-fn upgrade_file(met: &Met, namespace: &Path) -> crate::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd: OwnedFd = match openat(&met.directory, &*met.name, flags, Mode::empty()) {
-        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(()),
-        opened => opened?,
-    };
-    match FileType::from_raw_mode(fstat(&fd)?.st_mode) {
-        FileType::RegularFile => FdStub::sharing(Arc::new(fd), namespace, true).upgrade(),
-        _ => Ok(()),
-    }
 }

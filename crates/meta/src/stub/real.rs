@@ -4,6 +4,7 @@ mod record;
 
 use super::locks::Locker;
 use super::{InUse, Inode, Mark, Pointer, Record, Stub};
+use crate::descent::Met;
 use crate::unsynced::Unsynced;
 use crate::{Error, Result};
 use object::host::{descriptor_path, remembered};
@@ -13,7 +14,7 @@ use policy::{FileId, Time};
 pub(super) use record::decode;
 pub use record::{LAYOUT_ATTRIBUTE, ROOM, is_laid_out, layout_at, number_at};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags};
 use rustix::io::{self, Errno};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,6 +47,17 @@ impl FdStub {
     /// Makes a stub of a descriptor. A read-only one is reopened for writing if the file's mode permits it.
     pub fn new(fd: OwnedFd, namespace: &Path) -> FdStub {
         FdStub::sharing(Arc::new(fd), namespace, false)
+    }
+
+    /// Opens the stub that a walk has met; `None` if it is gone, or no regular file.
+    pub fn met(met: &Met, namespace: &Path, shared: bool) -> rustix::io::Result<Option<FdStub>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = match fs::openat(&met.directory, &*met.name, flags, Mode::empty()) {
+            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
+            opened => opened?,
+        };
+        let is_file = FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) == FileType::RegularFile;
+        Ok(is_file.then(|| FdStub::sharing(Arc::new(fd), namespace, shared)))
     }
 
     /// As [`FdStub::new`], for a descriptor that others use too; `shared`: several nodes have the volume.

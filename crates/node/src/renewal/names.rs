@@ -9,12 +9,11 @@ use parking_lot::Mutex;
 use policy::TargetId;
 use policy::layout::{Layout, Mirror, MirrorState};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 /// Stubs that are read at the same time: each takes four calls of a file system that may be far away. A guess.
@@ -71,7 +70,7 @@ impl Names {
                 if !is_tree && name.contains('.') {
                     return;
                 }
-                match stub_of(&met, namespace, shared) {
+                match FdStub::met(&met, namespace, shared) {
                     Ok(None) => {}
                     Ok(Some(stub)) => names.read_stub(&stub, is_tree, namespace, here),
                     Err(errno) => names.is_unread(format!("{part}/.../{name}: {errno}")),
@@ -192,16 +191,6 @@ fn read_together(descent: Descent, part: &str, read: &(dyn Fn(&mut Names, Met) +
     });
     all.into_iter().for_each(|other| names.add(other));
     names
-}
-
-fn stub_of(met: &Met, namespace: &Path, shared: bool) -> Result<Option<FdStub>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = match openat(&met.directory, &*met.name, flags, Mode::empty()) {
-        Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
-        opened => opened?,
-    };
-    let is_file = FileType::from_raw_mode(fstat(&fd)?.st_mode) == FileType::RegularFile;
-    Ok(is_file.then(|| FdStub::sharing(Arc::new(fd), namespace, shared)))
 }
 
 /// Path below the mount point, if the file is in the tree.
