@@ -151,10 +151,10 @@ impl Server {
         if !user.open.is_of(&node) {
             return Err(Errno::STALE.into()); // the kernel looks the name up again
         }
-        match user.open.file.refresh() {
+        match user.refresh() {
             // The file was removed after the kernel's lookup, and is opened as it was then.
             Err(error) if error.is_gone() && user.open.is_pinned() => {}
-            done => drop(done?),
+            done => done?,
         }
         if flags.contains(OFlags::TRUNC) {
             user.open.file.truncate(0)?;
