@@ -17,14 +17,13 @@ mod steps;
 pub(super) use change::Turn;
 pub use driver::{Holds, Port};
 
-use super::nodes::Backoff;
-use super::{File, View, check_inline};
+use super::{File, View, check_inline, nodes};
 use crate::{Error, Result};
 use change::{Change, Copied};
 use meta::stub::{Pointer, Record};
 use parking_lot::{Condvar, Mutex};
 use policy::cluster::Node;
-use policy::cluster::share::{Created, Written};
+use policy::cluster::share::Created;
 use policy::holders::node::{Event, Permit, Use};
 use policy::layout::{Layout, MirrorState};
 use rustix::io::Errno;
@@ -166,14 +165,7 @@ impl File {
     /// Whether the result of an operation may be acknowledged; otherwise it must be repeated. Waits while the lease may
     /// still be renewed.
     pub(super) fn is_acknowledged(&self, holds: &Holds, right: &Right) -> Result<bool> {
-        let mut backoff = Backoff::new();
-        loop {
-            match holds.finish(self.key(), right) {
-                Written::Acknowledge => return Ok(true),
-                Written::Again => return Ok(false),
-                Written::Wait => backoff.wait(|| "the namespace does not answer, so this node has no lease".into())?,
-            }
-        }
+        nodes::is_acknowledged(|| holds.finish(self.key(), right))
     }
 
     /// Loads the state in memory for a right, unless it belongs to the same hold already.

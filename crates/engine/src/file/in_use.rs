@@ -122,9 +122,7 @@ impl File {
         self.stub.sync()?;
         Ok(true)
     }
-}
 
-impl File {
     /// Updates the layout before the last link of a file is removed: another node may have changed it, and its objects
     /// go with the file.
     fn learn_layout(&self, mark: InUse) {

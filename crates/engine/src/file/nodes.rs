@@ -70,9 +70,14 @@ impl Backoff {
 
 /// Whether a node's lease holds after an operation; waits while it may still be renewed.
 pub(super) fn holds_lease(cluster: &Arc<dyn Cluster>, node: Node) -> Result<bool> {
+    is_acknowledged(|| share::written(cluster.standing(node), false))
+}
+
+/// Whether a result may be acknowledged; waits while the lease may still be renewed.
+pub(super) fn is_acknowledged(written: impl Fn() -> Written) -> Result<bool> {
     let mut backoff = Backoff::new();
     loop {
-        match share::written(cluster.standing(node), false) {
+        match written() {
             Written::Acknowledge => return Ok(true),
             Written::Again => return Ok(false),
             Written::Wait => backoff.wait(|| "the namespace does not answer, so this node has no lease".into())?,

@@ -118,13 +118,9 @@ impl File {
         })
     }
 
-    /// Reads all pieces from the best mirror in parallel. Returns false if that is not possible or one failed: then the
-    /// pieces are read one by one.
-    pub(super) fn read_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> bool {
-        self.try_parallel(view, preferred, offset, buf).is_some()
-    }
-
-    fn try_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> Option<()> {
+    /// Reads all pieces from the best mirror in parallel. `None` if that is not possible or one failed: then the pieces
+    /// are read one by one.
+    pub(super) fn read_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> Option<()> {
         let layout = view.layout.as_ref().expect("only called with a layout");
         let candidates = layout.candidates(preferred, offset, 1, |t| self.target_state(t));
         let mirror = candidates.first().map(|c| c.piece.at.mirror)?;

@@ -55,7 +55,9 @@ impl File {
             return Ok(());
         }
         let preferred = self.preferred(view, offset, buf.len()).unwrap_or(0);
-        if self.is_parallel(view, preferred, offset, buf.len()) && self.read_parallel(view, preferred, offset, buf) {
+        if self.is_parallel(view, preferred, offset, buf.len())
+            && self.read_parallel(view, preferred, offset, buf).is_some()
+        {
             return Ok(());
         }
         let mut done = 0;
