@@ -182,11 +182,6 @@ impl Nodes {
         }
     }
 
-    /// Whether this node holds its lease.
-    pub fn has_lease(&self) -> bool {
-        self.standing(self.me_now()) == Standing::Held
-    }
-
     fn me_now(&self) -> Node {
         Node(self.node.load(Ordering::Acquire))
     }
@@ -295,6 +290,10 @@ impl Cluster for Nodes {
             }
         }
         Ok(self.me_now())
+    }
+
+    fn has_lease(&self) -> bool {
+        self.standing(self.me_now()) == Standing::Held
     }
 
     fn standing(&self, node: Node) -> Standing {

@@ -3,7 +3,7 @@
 use crate::hosts::SHARED;
 use crate::volume::{Node, TARGETS};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Objects, as a target and a number.
@@ -33,11 +33,16 @@ fn lying_with(node: &Node<'_>, volume: &str, condition: &[&str]) -> Objects {
 
 /// The objects that the files below a directory of the mount name.
 pub fn named(node: &Node<'_>, dir: &Path) -> Objects {
-    let mut found = Objects::new();
+    files_of(node, dir).into_keys().collect()
+}
+
+/// The objects that the files below a directory of the mount name, with the file of each.
+pub fn files_of(node: &Node<'_>, dir: &Path) -> BTreeMap<(String, String), String> {
+    let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            found.extend(named(node, &path));
+            found.extend(files_of(node, &path));
             continue;
         }
         let below = path.strip_prefix(node.path("")).expect("below the mount");
@@ -46,7 +51,7 @@ pub fn named(node: &Node<'_>, dir: &Path) -> Objects {
         for mirror in list(&layout, "mirrors") {
             for object in list(&mirror, "segments").iter().flat_map(|segment| list(segment, "objects")) {
                 let word = |name: &str| object[name].as_str().unwrap_or_else(|| panic!("{object}")).to_owned();
-                found.insert((word("target"), word("object")));
+                found.insert((word("target"), word("object")), below.display().to_string());
             }
         }
     }

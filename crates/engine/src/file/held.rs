@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for other nodes before a call fails. It exceeds the wait for a provisional hold without the store.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Longest wait for the settlement of a file in a scan. A guess: longer than a dead node's lease.
+const SETTLE_MAX: Duration = Duration::from_secs(15);
 
 /// Right to one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +131,11 @@ impl File {
 
     /// Right to an operation, with the state in memory up to date. Waits for other nodes; the caller holds no lock.
     pub(super) fn right(&self, holds: &Holds, usage: Use) -> Result<Right> {
-        let until = Instant::now() + WAIT_MAX;
+        self.right_within(WAIT_MAX, holds, usage)
+    }
+
+    fn right_within(&self, span: Duration, holds: &Holds, usage: Use) -> Result<Right> {
+        let until = Instant::now() + span;
         let mut forgotten = false;
         loop {
             let node = holds.node()?;
@@ -316,7 +322,7 @@ impl File {
 
     /// Settles the file if a node that is over has left a claim or a size: an exclusive hold is granted only then.
     pub(crate) fn settle_left(&self) -> Result<()> {
-        self.holds().map_or(Ok(()), |holds| self.right(holds, Use::Alone).map(drop))
+        self.holds().map_or(Ok(()), |holds| self.right_within(SETTLE_MAX, holds, Use::Alone).map(drop))
     }
 
     /// Begins a copy under a hold, or under a kept claim: the content changes only through this node while it is valid.

@@ -26,6 +26,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 pub trait Cluster: Send + Sync {
     /// Number of this node under a valid lease; waits a while for one.
     fn me(&self) -> Result<Node>;
+    /// Whether this node has a valid lease now.
+    fn has_lease(&self) -> bool;
     /// State of this node's lease under a number.
     fn standing(&self, node: Node) -> Standing;
     /// Whether a node's lease is known to have ended for good.

@@ -11,6 +11,7 @@ mod answer;
 mod ledger;
 mod rows;
 
+use engine::file::Cluster;
 pub use rows::JobFacts;
 use rows::Used;
 

@@ -14,6 +14,7 @@ use super::resolve::Purpose;
 use crate::control::answers::{Layout, Row, Status};
 use crate::control::{Caller, Result};
 use engine::events::Event;
+use engine::file::Cluster;
 use engine::mover::Phase;
 use engine::stats::Op;
 use glance::{Drain, Move, MoverCounts, ShownBurst, ShownVersion};

@@ -1,6 +1,7 @@
 //! Monitoring data of the daemon: all metrics, and its health.
 
 use super::Core;
+use engine::file::Cluster;
 use engine::mover::Phase;
 use engine::stats::{Gauge, Level};
 use object::host;

@@ -47,6 +47,8 @@ impl Nodes {
         let holds = Holds::start(self.clone(), self.clone(), Config::default())?;
         drop(self.holding.holds.set(Arc::downgrade(&holds)));
         drop(pool.holds.set(holds));
+        // The largest size of the shared file system is recorded, for comparison.
+        self.shows_all_names()?;
         self.every(SIZES_EVERY, "node-sizes", |nodes| nodes.holds().iter().for_each(|holds| holds.settle_sizes()));
         Ok(())
     }
@@ -112,6 +114,10 @@ impl Port for Nodes {
 
     fn was_over(&self, node: Node) -> bool {
         self.membership.lock().is_over(node)
+    }
+
+    fn shows_all_names(&self) -> Result<bool> {
+        self.volume.upgrade().map_or(Ok(false), |volume| volume.namespace_is_whole())
     }
 
     fn recall(&self, node: Node, key: u64, number: u64, mode: Mode) {

@@ -47,6 +47,9 @@ pub trait Port: Send + Sync {
     fn members(&self) -> Result<BTreeSet<Node>>;
     /// Whether a listing so far has shown that a node is over. Lists nothing: with many nodes, few of them list often.
     fn was_over(&self, node: Node) -> bool;
+    /// Whether the shared file system shows all names. One of its servers may be away; then it hides names without an
+    /// error.
+    fn shows_all_names(&self) -> Result<bool>;
     /// Requests another node to lower a hold. The message may get lost.
     fn recall(&self, node: Node, key: u64, number: u64, mode: Mode);
 }
@@ -194,6 +197,11 @@ impl Holds {
     /// Whether sizes and objects may be changed for a machine's node.
     pub(super) fn has_lease(&self, node: Node) -> bool {
         self.inner.lock().node == node && self.cluster.standing(node) == Standing::Held
+    }
+
+    /// Whether an object that is not found is lost.
+    pub(super) fn shows_all_names(&self) -> bool {
+        self.port.shows_all_names().unwrap_or(false)
     }
 
     /// Whether a task of a file is under way.

@@ -179,7 +179,7 @@ impl File {
                 self.stub.size()?
             }
             None => {
-                let reach = self.reach(&view);
+                let reach = self.reach(holds, &view);
                 if reach.answered == Answered::Later {
                     return Ok(None);
                 }
@@ -198,15 +198,15 @@ impl File {
     }
 
     /// Largest end of the bytes that objects of a view hold, with the answers of the mirror that answers best.
-    fn reach(&self, view: &View) -> Reach {
+    fn reach(&self, holds: &Holds, view: &View) -> Reach {
         let both = |one: Reach, other: Reach| Reach {
             bytes: one.bytes.max(other.bytes),
             answered: one.answered.min(other.answered),
         };
-        view.in_sync().map(|mirror| self.reach_of(view, mirror)).reduce(both).unwrap_or_default()
+        view.in_sync().map(|mirror| self.reach_of(holds, view, mirror)).reduce(both).unwrap_or_default()
     }
 
-    fn reach_of(&self, view: &View, m: usize) -> Reach {
+    fn reach_of(&self, holds: &Holds, view: &View, m: usize) -> Reach {
         let mut reach = Reach::default();
         let Some(layout) = &view.layout else { return reach };
         let mut pending = Vec::new();
@@ -225,21 +225,20 @@ impl File {
                 }
                 Err(error) => {
                     tracing::debug!("the size of a file is not fully known: {error}");
-                    reach.answered = reach.answered.max(self.answered(slot, &error));
+                    reach.answered = reach.answered.max(self.answered(holds, slot, &error));
                 }
             }
         }
         reach
     }
 
-    /// An object that is not found on a target in doubt may be there: a shared file system hides names whose server is
-    /// away.
-    fn answered(&self, slot: &Slot, error: &TargetError) -> Answered {
+    /// An object that is not found may be there while its target is in doubt, or the shared file system hides names.
+    fn answered(&self, holds: &Holds, slot: &Slot, error: &TargetError) -> Answered {
         let target = slot.target(&self.pool);
         let is_well = target.as_ref().is_ok_and(|target| target.state() == State::Ok && !target.in_doubt());
         let has_failed = target.is_ok_and(|target| target.state() == State::Failed);
         match error {
-            TargetError::Io(Errno::NOENT) if is_well => Answered::Lost,
+            TargetError::Io(Errno::NOENT) if is_well && holds.shows_all_names() => Answered::Lost,
             TargetError::Failed => Answered::Lost,
             _ if has_failed => Answered::Lost,
             _ => Answered::Later,

@@ -44,6 +44,8 @@ struct Shared {
     members: Mutex<BTreeSet<Node>>,
     holds: Mutex<BTreeMap<Node, Weak<Holds>>>,
     recalls: AtomicU32,
+    /// Whether the shared file system may hide names.
+    hides: AtomicBool,
 }
 
 impl Shared {
@@ -82,6 +84,10 @@ impl Member {
 impl Cluster for Member {
     fn me(&self) -> Result<Node> {
         Ok(self.node())
+    }
+
+    fn has_lease(&self) -> bool {
+        *self.standing.lock() == Standing::Held
     }
 
     fn standing(&self, node: Node) -> Standing {
@@ -150,6 +156,10 @@ impl Port for Member {
         self.is_over(node)
     }
 
+    fn shows_all_names(&self) -> Result<bool> {
+        Ok(!self.shared.hides.load(Ordering::Acquire))
+    }
+
     fn recall(&self, node: Node, key: u64, number: u64, mode: Mode) {
         self.shared.recalls.fetch_add(1, Ordering::Relaxed);
         let holds = self.shared.holds.lock().get(&node).and_then(Weak::upgrade);
@@ -186,6 +196,7 @@ impl World {
             members: Mutex::default(),
             holds: Mutex::default(),
             recalls: AtomicU32::new(0),
+            hides: AtomicBool::new(false),
         };
         World { stub: Arc::default(), media: [1, 2, 3].map(MemoryMedium::new), shared: Arc::new(shared) }
     }

@@ -61,6 +61,10 @@ impl Checker {
                 break;
             }
             if let Err(error) = self.compare_file(&names, found, &paced, &|bytes| meter.add(bytes), stop) {
+                if let Err(why) = self.check_lease() {
+                    found.unseen(names.join("/"), why);
+                    break;
+                }
                 // The file is in exclusive use, removed, or on an absent target: other findings cover that.
                 tracing::info!(file = names.join("/"), "it was not compared: {error}");
             }

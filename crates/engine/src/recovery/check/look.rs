@@ -221,7 +221,7 @@ impl Checker {
                 return Ok((!is_known).then_some(fd));
             }
             FileType::RegularFile if found.is_mine(names) && found.seen.insert((stat.st_dev, stat.st_ino)) => {
-                self.look_at(fd, stat.st_ino, names, found);
+                self.look_at(fd, stat.st_ino, names, found)?;
             }
             _ => {}
         }
@@ -261,12 +261,15 @@ impl Checker {
         }
     }
 
-    fn look_at(&self, fd: OwnedFd, inode: u64, names: &[String], found: &mut Found) {
+    fn look_at(&self, fd: OwnedFd, inode: u64, names: &[String], found: &mut Found) -> Result<()> {
         found.report.files += 1;
         match self.files.get_or_open(fd) {
             Ok(file) => {
                 if let Err(error) = if found.fences { file.settle_left() } else { Ok(()) } {
+                    self.check_lease()?;
                     found.unseen(names.join("/"), format!("a change by a node that is over cannot be ended: {error}"));
+                    // No object is removed now, so the other files need not be settled. Each of them might wait.
+                    found.fences = false;
                 }
                 if found.only_left {
                     let layout = file.layout();
@@ -275,14 +278,28 @@ impl Checker {
                     self.compare(&file, inode, &layout, wrong, names, found);
                 }
             }
+            Err(error @ (Error::Elsewhere(_) | Error::Busy(_))) => {
+                self.check_lease()?;
+                found.unseen(names.join("/"), error);
+            }
             Err(error) => {
-                let outcome = Outcome::Failed(match error {
+                let why = match error {
                     Error::Newer(_) => error.to_string(),
                     _ => format!("{error}; put its stub back from a backup that keeps attributes, or remove it"),
-                });
-                found.report.findings.push(Finding::of(names, FindingKind::BadLayout, outcome));
+                };
+                found.report.findings.push(Finding::of(names, FindingKind::BadLayout, Outcome::Failed(why)));
                 found.unseen(names.join("/"), "its objects are unknown");
             }
+        }
+        Ok(())
+    }
+
+    /// Fails if this node has no lease now: each further file would wait for one.
+    pub(super) fn check_lease(&self) -> Result<()> {
+        let Some(cluster) = self.files.pool().cluster.get() else { return Ok(()) };
+        match cluster.has_lease() {
+            true => Ok(()),
+            false => Err(Error::Elsewhere("this node has no lease, so the check ends here: try again later".into())),
         }
     }
 

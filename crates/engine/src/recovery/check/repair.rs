@@ -13,7 +13,7 @@ use policy::protect::repair_order;
 use policy::{FileId, ObjectId, TargetId, Time};
 use rustix::fs::{self, OFlags};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Objects repaired at the same time; the sources still have one session each.
 const AT_ONCE: usize = 4;
@@ -26,6 +26,8 @@ impl Checker {
         let outcomes: Mutex<Vec<(usize, Outcome)>> = Mutex::default();
         let todo: Vec<&Candidate> = candidates.iter().filter(|c| c.recoverable).collect();
         let moves: Mutex<BTreeMap<FileId, Arc<Mutex<()>>>> = Mutex::default();
+        // Other nodes did not release a file in a minute, or there is no lease: the rest would wait as long each.
+        let gave_up: OnceLock<String> = OnceLock::new();
         let repair = |candidate: &Candidate| {
             if stop.is_set() {
                 return Err(StageError::Stopped);
@@ -33,10 +35,16 @@ impl Checker {
             // A file undergoes one move at a time; several objects are fetched from a source at once.
             let file = moves.lock().entry(candidate.file).or_default().clone();
             let _alone = (candidate.proven || candidate.healthy_copies > 0).then(|| file.lock());
-            let outcome = match self.repair_one(candidate) {
+            let tried = || match self.repair_one(candidate) {
                 Ok(()) => Outcome::Repaired,
-                Err(e) => Outcome::Failed(e.to_string()),
+                Err(error) => {
+                    if matches!(error, Error::Elsewhere(_)) {
+                        drop(gave_up.set(format!("it was not tried after the failure of another: {error}")));
+                    }
+                    Outcome::Failed(error.to_string())
+                }
             };
+            let outcome = gave_up.get().map_or_else(tried, |why| Outcome::Failed(why.clone()));
             if outcome == Outcome::Repaired {
                 meter.add(candidate.bytes);
             }

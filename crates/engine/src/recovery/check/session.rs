@@ -96,6 +96,7 @@ impl Work {
     ) -> Result<Answer> {
         let Work { checker, found, before, has_it_done } = self;
         let mut answer = Answer::default();
+        checker.check_lease()?;
         match task {
             WireTask::Begin => {
                 // This precedes the node's own listing: later objects are newer than the requesting node's list.

@@ -199,3 +199,32 @@ fn a_member_that_was_over_before_a_node_began_keeps_nothing_waiting() {
     b.writes(0, 2, 10);
     assert!(b.bytes() == expected(&[(2, 10), (1, 19_990)]));
 }
+
+/// [S-204]
+#[test]
+fn an_object_that_the_shared_file_system_hides_is_not_taken_for_lost() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    let objects: Vec<_> = a.file.layout().unwrap().objects().map(|(_, object)| *object).collect();
+    let rename = |from: &dyn Fn(ObjectId) -> ObjectId, to: &dyn Fn(ObjectId) -> ObjectId| {
+        for object in &objects {
+            let medium = &world.media[usize::from(object.target.0)];
+            medium.link(from(object.id), to(object.id)).unwrap();
+            medium.remove(from(object.id)).unwrap();
+        }
+    };
+    let hidden = |id: ObjectId| ObjectId(!id.0);
+    rename(&|id| id, &hidden);
+    world.shared.hides.store(true, Ordering::Release);
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    let read = std::thread::scope(|scope| {
+        let read = scope.spawn(|| b.bytes());
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!read.is_finished(), "the size is unknown");
+        rename(&hidden, &|id| id);
+        world.shared.hides.store(false, Ordering::Release);
+        read.join().unwrap()
+    });
+    assert!(read == expected(&[(1, 20_000)]));
+}
