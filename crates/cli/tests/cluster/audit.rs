@@ -3,7 +3,7 @@
 use crate::hosts::SHARED;
 use crate::volume::{Node, TARGETS};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Objects, as a target and a number.
@@ -11,20 +11,10 @@ type Objects = BTreeSet<(String, String)>;
 
 /// The objects that lie on the targets of a volume.
 pub fn lying(node: &Node<'_>, volume: &str) -> Objects {
-    lying_with(node, volume, &[])
-}
-
-/// Those of [`lying`] that have bytes.
-pub fn with_bytes(node: &Node<'_>, volume: &str) -> Objects {
-    lying_with(node, volume, &["-size", "+0"])
-}
-
-fn lying_with(node: &Node<'_>, volume: &str, condition: &[&str]) -> Objects {
     let mut found = Objects::new();
     for target in (1..=TARGETS).map(|n| format!("target{n}")) {
         let at = format!("{SHARED}/{volume}/{target}");
-        let words = [&[at.as_str(), "-type", "f"], condition, &["-printf", "%f\\n"]].concat();
-        let said = node.host.must("find", &words);
+        let said = node.host.must("find", &[&at, "-type", "f", "-printf", "%f\\n"]);
         let is_object = |name: &&str| name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         found.extend(said.lines().filter(is_object).map(|name| (target.clone(), name.to_owned())));
     }
@@ -33,16 +23,11 @@ fn lying_with(node: &Node<'_>, volume: &str, condition: &[&str]) -> Objects {
 
 /// The objects that the files below a directory of the mount name.
 pub fn named(node: &Node<'_>, dir: &Path) -> Objects {
-    files_of(node, dir).into_keys().collect()
-}
-
-/// The objects that the files below a directory of the mount name, with the file of each.
-pub fn files_of(node: &Node<'_>, dir: &Path) -> BTreeMap<(String, String), String> {
-    let mut found = BTreeMap::new();
+    let mut found = Objects::new();
     for entry in std::fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            found.extend(files_of(node, &path));
+            found.extend(named(node, &path));
             continue;
         }
         let below = path.strip_prefix(node.path("")).expect("below the mount");
@@ -51,7 +36,7 @@ pub fn files_of(node: &Node<'_>, dir: &Path) -> BTreeMap<(String, String), Strin
         for mirror in list(&layout, "mirrors") {
             for object in list(&mirror, "segments").iter().flat_map(|segment| list(segment, "objects")) {
                 let word = |name: &str| object[name].as_str().unwrap_or_else(|| panic!("{object}")).to_owned();
-                found.insert((word("target"), word("object")), below.display().to_string());
+                found.insert((word("target"), word("object")));
             }
         }
     }

@@ -81,9 +81,12 @@ pub struct Report {
     pub objects: u64,
     /// Problems that the check found.
     pub findings: Vec<Finding>,
-    /// Parts of the volume that could not be scanned. If there are any, nothing may be removed.
+    /// Parts of the volume that were not seen. If there are any, nothing may be removed.
     #[serde(default)]
     pub unseen: Vec<String>,
+    /// Whether files among them were not scanned: there may be more findings.
+    #[serde(default)]
+    pub unscanned: bool,
     /// Bytes read and compared.
     #[serde(default)]
     pub compared_bytes: u64,
@@ -144,7 +147,7 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// An object on a target that is away.
+    /// An object on a target that is away, or one that the shared file system may hide.
     TargetAway,
     /// An object that its target does not have.
     ObjectMissing,
@@ -233,8 +236,9 @@ impl Checker {
 }
 
 impl Report {
-    /// Whether every finding was repaired, and every node answered.
+    /// Whether all files were scanned, every finding was repaired, and every node answered.
     pub fn is_healthy(&self) -> bool {
-        self.findings.iter().all(|f| f.outcome == Outcome::Repaired) && self.nodes.iter().all(|node| node.answered)
+        let repaired = self.findings.iter().all(|f| f.outcome == Outcome::Repaired);
+        repaired && !self.unscanned && self.nodes.iter().all(|node| node.answered)
     }
 }

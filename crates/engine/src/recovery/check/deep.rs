@@ -62,7 +62,7 @@ impl Checker {
             }
             if let Err(error) = self.compare_file(&names, found, &paced, &|bytes| meter.add(bytes), stop) {
                 if let Err(why) = self.check_lease() {
-                    found.unseen(names.join("/"), why);
+                    found.unscanned(names.join("/"), why);
                     break;
                 }
                 // The file is in exclusive use, removed, or on an absent target: other findings cover that.

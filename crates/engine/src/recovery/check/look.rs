@@ -60,7 +60,13 @@ impl Found {
         *of == 0 || mine.contains(&part_of(&names.join("/"), *of))
     }
 
-    /// Records a part that was not scanned: an object without a name may have one there.
+    /// Records files that were not scanned: there may be findings in them.
+    pub(super) fn unscanned(&mut self, what: String, why: impl std::fmt::Display) {
+        self.report.unscanned = true;
+        self.unseen(what, why);
+    }
+
+    /// Records that something was not seen: an object without a name may have one there.
     pub(super) fn unseen(&mut self, what: String, why: impl std::fmt::Display) {
         const SHOWN_MAX: usize = 16;
         let text = format!("{what}: {why}");
@@ -180,7 +186,7 @@ impl Checker {
             let (name, kind) = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    found.unseen(shown(names, &walk), error);
+                    found.unscanned(shown(names, &walk), error);
                     continue;
                 }
             };
@@ -208,7 +214,7 @@ impl Checker {
             Err(e) => {
                 // A user must not learn about files out of the user's reach.
                 if self.behalf.is_none() && self.may_hold_data(names) {
-                    found.unseen(names.join("/"), e);
+                    found.unscanned(names.join("/"), e);
                 }
                 return Ok(None);
             }
@@ -267,7 +273,10 @@ impl Checker {
             Ok(file) => {
                 if let Err(error) = if found.fences { file.settle_left() } else { Ok(()) } {
                     self.check_lease()?;
-                    found.unseen(names.join("/"), format!("a change by a node that is over cannot be ended: {error}"));
+                    found.unscanned(
+                        names.join("/"),
+                        format!("a change by a node that is over cannot be ended: {error}"),
+                    );
                     // No object is removed now, so the other files need not be settled. Each of them might wait.
                     found.fences = false;
                 }
@@ -280,7 +289,7 @@ impl Checker {
             }
             Err(error @ (Error::Elsewhere(_) | Error::Busy(_))) => {
                 self.check_lease()?;
-                found.unseen(names.join("/"), error);
+                found.unscanned(names.join("/"), error);
             }
             Err(error) => {
                 let why = match error {
@@ -447,6 +456,10 @@ impl Checker {
                     return Some(FindingKind::ObjectShort);
                 }
                 Some(Ok(_)) => {}
+                // The shared file system may hide its name.
+                Some(Err(_)) if !self.volume.namespace_is_whole().unwrap_or(false) => {
+                    return Some(FindingKind::TargetAway);
+                }
                 Some(Err(_)) | None => return Some(FindingKind::ObjectMissing),
             }
         }

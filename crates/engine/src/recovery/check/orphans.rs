@@ -95,7 +95,7 @@ impl Checker {
                 break;
             }
             if let Err(e) = self.stubs_in(dir, &mut files) {
-                found.unseen(format!("`{name}` in the namespace"), e);
+                found.unscanned(format!("`{name}` in the namespace"), e);
             }
         }
         let layouts = files.iter().filter_map(|f| f.layout());
@@ -209,7 +209,7 @@ impl Checker {
     /// Checks before and after each scan whether all names and all targets are present.
     pub(super) fn look_whether_whole(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
         if !options.drop_unknown && !self.volume.namespace_is_whole()? {
-            found.unseen(
+            found.unscanned(
                 "the namespace".into(),
                 "its file system is smaller than it was: a server of it may be away, and the names there are not listed. When all are back, \
                  check again; if it is meant to be smaller, `entrepot check --repair --drop-unknown`",

@@ -290,6 +290,8 @@ impl Together {
             under_way.extend(objects.map(|(target, object)| (TargetId(*target), ObjectId(*object))));
             returned |= account.returned;
             work.take_named(&account.named);
+            let failed = answer.failed.is_some();
+            work.found.report.unscanned |= failed || answer.report.as_ref().is_some_and(|report| report.unscanned);
             let unseen = answer.report.iter().flat_map(|report| report.unseen.clone()).chain(answer.failed.clone());
             let new: Vec<_> = unseen.filter(|why| !work.found.report.unseen.contains(why)).collect();
             new.into_iter().for_each(|why| work.found.unseen(asking.shown(*node), why));
