@@ -9,7 +9,8 @@
 //! ```
 //! **No stale byte.** A fetch looks at layout, size and bytes only after it is registered with the level. A change
 //! forgets its range after it took effect. So a fetch that may have read old bytes is registered when the range is
-//! forgotten: its result is dropped, and no later request waits for it.
+//! forgotten: its result is dropped, and no later request waits for it. A new end of the file takes effect in the same
+//! step, since a block holds zeros beyond the end that its fetch saw.
 //!
 //! **Bounded.** A block that is resident or on the way has a frame; there are never more frames than the level has
 //! blocks. A fetch that hangs keeps its frames until it returns. Blocks that the level passes through are read by the
@@ -195,21 +196,15 @@ impl BlockCache {
     /// Drops cached bytes of a range after a change of its bytes or of the file's end. Must be called after the change
     /// took effect and before it is acknowledged.
     pub(crate) fn forget(&self, file: FileId, offset: u64, len: u64) {
-        if len == 0 {
-            return;
-        }
+        self.forget_and(file, offset, len, || ());
+    }
+
+    /// As `forget`, with a new end of the file that `set_size` makes visible: no request is between the two.
+    pub(crate) fn forget_and(&self, file: FileId, offset: u64, len: u64, set_size: impl FnOnce()) {
         let now = (self.clock)();
         let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        let Some((number, end)) = inner.files.find(file) else { return };
-        let (first, last) = (offset / BLOCK, offset.saturating_add(len).div_ceil(BLOCK).min(end));
-        let mut at = first;
-        while at < last {
-            let step = u32::try_from(last - at).unwrap_or(u32::MAX);
-            inner.level.handle(now, Event::Forget(Span::new(number, at, step)));
-            inner.carry_out(None, None);
-            at += u64::from(step);
-        }
+        inner.forget(now, file, offset, len);
+        set_size();
     }
 
     /// Sets the number of pieces of a fetch that are on their way.

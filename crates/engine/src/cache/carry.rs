@@ -1,12 +1,12 @@
 //! Execution of the level's actions: copies, fetches, frames filled and freed, replies to readers.
 
 use super::frames::Frame;
-use super::{Inner, Order, part_of_block};
+use super::{BLOCK, Inner, Order, part_of_block};
 use object::target::Queued;
-use policy::Time;
 use policy::cache::{Action, Event, FetchId, RequestId, Span};
 use policy::machine::Machine;
 use policy::precedence::Class;
+use policy::{FileId, Time};
 use std::ops::Range;
 
 /// A running fetch.
@@ -52,6 +52,18 @@ impl<'b> Copies<'b> {
 }
 
 impl Inner {
+    /// Forgets the blocks of a range.
+    pub(super) fn forget(&mut self, now: Time, file: FileId, offset: u64, len: u64) {
+        let Some((number, end)) = self.files.find(file).filter(|_| len > 0) else { return };
+        let (mut at, last) = (offset / BLOCK, offset.saturating_add(len).div_ceil(BLOCK).min(end));
+        while at < last {
+            let step = u32::try_from(last - at).unwrap_or(u32::MAX);
+            self.level.handle(now, Event::Forget(Span::new(number, at, step)));
+            self.carry_out(None, None);
+            at += u64::from(step);
+        }
+    }
+
     /// Executes actions until the level has no more; returns the fetches to issue. `copies` belongs to the request that
     /// just arrived, `landed` to the fetch that just ended.
     pub(super) fn carry_out(

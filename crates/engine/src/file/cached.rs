@@ -6,6 +6,7 @@ use object::target::Pending;
 use policy::cache::FetchId;
 use policy::precedence::Class;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -129,6 +130,20 @@ impl File {
     pub(super) fn forget(&self, offset: u64, len: u64) {
         if let (Some(cache), Some(id)) = (self.pool.cache.get(), self.id()) {
             cache.forget(id, offset, len);
+        }
+    }
+
+    /// Makes a new size visible, and in the same step drops cached blocks with zeros beyond the old one. Bytes up to the
+    /// new size are in the objects already. The caller holds `extend`.
+    pub(super) fn set_known_size(&self, size: u64) {
+        let before = self.size.load(Ordering::Acquire);
+        if size <= before {
+            return self.size.store(size, Ordering::Release);
+        }
+        let longer = || drop(self.size.fetch_max(size, Ordering::AcqRel));
+        match (self.pool.cache.get(), self.id()) {
+            (Some(cache), Some(id)) => cache.forget_and(id, before, size - before, longer),
+            _ => longer(),
         }
     }
 

@@ -246,7 +246,7 @@ impl File {
         let known = self.size.load(Ordering::Acquire);
         let size = if behind { size.max(known) } else { size };
         let _cut = (size < known).then(|| self.cuts.begin());
-        self.size.store(size, Ordering::Release);
+        self.set_known_size(size);
         Ok(())
     }
 

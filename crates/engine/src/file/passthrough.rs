@@ -334,7 +334,7 @@ impl File {
         if size != before {
             self.stub.set_size(size).inspect(|()| self.stub_changed())?;
             self.was_charged_late(before, size);
-            self.size.store(size, Ordering::Release);
+            self.set_known_size(size);
         }
         Ok(())
     }

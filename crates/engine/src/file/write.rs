@@ -271,7 +271,7 @@ impl File {
                 self.landed_in_vain();
                 return Err(e);
             }
-            self.size.fetch_max(end, Ordering::AcqRel);
+            self.set_known_size(end);
         }
         Ok(())
     }
