@@ -140,7 +140,9 @@ impl File {
         if size <= before {
             return self.size.store(size, Ordering::Release);
         }
-        let longer = || drop(self.size.fetch_max(size, Ordering::AcqRel));
+        let longer = || {
+            self.size.fetch_max(size, Ordering::AcqRel);
+        };
         match (self.pool.cache.get(), self.id()) {
             (Some(cache), Some(id)) => cache.forget_and(id, before, size - before, longer),
             _ => longer(),
