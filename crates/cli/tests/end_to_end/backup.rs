@@ -116,7 +116,8 @@ fn a_backup_under_load_made_and_put_back_by_the_guide_leaves_every_file_right_or
             let until_now = steps.load(Ordering::Acquire);
             until("the load goes on", || steps.load(Ordering::Acquire) >= until_now + more);
         };
-        wait_for(10);
+        // A quarter of the files is removed again.
+        wait_for(20);
         commands("back up").iter().for_each(|line| guide.must(line));
         wait_for(10);
         stop.store(true, Ordering::Release);
