@@ -95,12 +95,24 @@ impl fmt::Display for Reason {
     }
 }
 
+/// Failed demotions of a version after which other versions go first. A guess: four attempts take two seconds.
+const TRIES: u32 = 4;
+
 #[derive(Clone, Copy, Debug)]
 struct Held {
     bytes: u64,
     clean: bool,
     demoting: bool,
     used: u64,
+    /// Number of demotions that failed.
+    failures: u32,
+}
+
+impl Held {
+    /// Whether a demotion may begin, if versions with more failures than this must wait.
+    fn may_leave(&self, failures: u32) -> bool {
+        !self.clean && !self.demoting && self.failures <= failures
+    }
 }
 
 /// Tables of the buffer's versions.
@@ -145,7 +157,7 @@ impl Tables {
     pub fn written(&mut self, version: Version, bytes: u64) {
         self.clock += 1;
         let others = self.held.range(all_of(version.app)).any(|(at, _)| *at != version);
-        self.held.insert(version, Held { bytes, clean: false, demoting: false, used: self.clock });
+        self.held.insert(version, Held { bytes, clean: false, demoting: false, used: self.clock, failures: 0 });
         let newest = self.newest.entry(version.app).or_insert(version.number);
         *newest = (*newest).max(version.number);
         // If two versions are written at the same time, the older may complete last, after the newer has left.
@@ -208,13 +220,15 @@ impl Tables {
 
     /// Returns the next version to demote; it counts as being demoted until [`Tables::demoted`] or [`Tables::failed`].
     pub fn next_demotion(&mut self) -> Option<Demotion> {
+        let fewest = self.held.values().filter(|held| held.may_leave(u32::MAX)).map(|held| held.failures).min()?;
+        let most = fewest / TRIES * TRIES + TRIES - 1;
         let (version, reason) = match self.order {
             Order::VersionsThenMtbf | Order::Throughout => {
-                self.superseded().or_else(|| self.least_likely_to_fail(true))?
+                self.superseded(most).or_else(|| self.least_likely_to_fail(true, most))?
             }
-            Order::Mtbf => self.least_likely_to_fail(false)?,
+            Order::Mtbf => self.least_likely_to_fail(false, most)?,
             Order::Fifo | Order::Lru => {
-                let candidates = self.held.iter().filter(|(_, held)| !held.clean && !held.demoting);
+                let candidates = self.held.iter().filter(|(_, held)| held.may_leave(most));
                 (*candidates.min_by_key(|(_, held)| held.used)?.0, Reason::Oldest)
             }
         };
@@ -241,7 +255,7 @@ impl Tables {
     /// Ends a demotion that was given up; the application is unaffected.
     pub fn failed(&mut self, of: &Demotion) {
         if let Some(held) = self.held.get_mut(&of.version) {
-            held.demoting = false;
+            (held.demoting, held.failures) = (false, held.failures + 1);
         }
         if of.reason == Reason::Superseded && !self.e_order.contains(&of.version.app) {
             self.e_order.push_back(of.version.app);
@@ -316,22 +330,24 @@ impl Tables {
     }
 
     /// Returns an old version of the first application in E-order. Clean versions need no copy: the deleter drops them.
-    fn superseded(&mut self) -> Option<(Version, Reason)> {
-        while let Some(&app) = self.e_order.front() {
-            let newest = self.newest.get(&app).copied().unwrap_or(0);
-            let old = self.held.range(all_of(app)).find(|(v, held)| v.number < newest && !held.clean && !held.demoting);
-            if let Some((version, _)) = old {
-                return Some((*version, Reason::Superseded));
-            }
-            self.e_order.pop_front();
+    fn superseded(&mut self, failures: u32) -> Option<(Version, Reason)> {
+        let Tables { held, newest, e_order, .. } = self;
+        let old = |app: App, failures: u32| {
+            let newest = newest.get(&app).copied().unwrap_or(0);
+            let mut old = held.range(all_of(app)).filter(|(version, _)| version.number < newest);
+            old.find(|(_, held)| held.may_leave(failures)).map(|(version, _)| *version)
+        };
+        while e_order.front().is_some_and(|app| old(*app, u32::MAX).is_none()) {
+            e_order.pop_front();
         }
-        None
+        let version = e_order.iter().find_map(|app| old(*app, failures))?;
+        Some((version, Reason::Superseded))
     }
 
-    fn least_likely_to_fail(&self, newest_only: bool) -> Option<(Version, Reason)> {
+    fn least_likely_to_fail(&self, newest_only: bool, failures: u32) -> Option<(Version, Reason)> {
         let candidates = self.held.iter().filter(|(version, held)| {
             let is_newest = self.newest.get(&version.app) == Some(&version.number);
-            !held.clean && !held.demoting && (is_newest || !newest_only)
+            held.may_leave(failures) && (is_newest || !newest_only)
         });
         // The highest MTBF; at equal MTBF the version written first.
         let best = candidates.max_by_key(|(version, held)| (self.mtbf(version.app), u64::MAX - held.used))?;

@@ -4,6 +4,7 @@ use super::*;
 use crate::burst::control::Device;
 use crate::burst::tables::Order;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 fn config(scheme: Scheme) -> Config {
     let device =
@@ -209,6 +210,34 @@ fn a_demotion_that_failed_is_tried_again_after_a_while() {
     b.handle(again, Event::Tick);
     assert!(demotes(&b.drain().collect::<Vec<_>>()));
     assert_eq!(b.next_deadline(), None);
+}
+
+fn demoted(action: Action) -> Option<Version> {
+    match action {
+        Action::Demote(demotion) => Some(demotion.version),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_version_that_cannot_be_demoted_keeps_no_other_waiting() {
+    let mut b = Buffer::new(config(Scheme::MaxEff));
+    (1..=3).for_each(|app| b.found(v(app, 1), 10, true, false));
+    b.found(v(1, 2), 10, true, false);
+    let (mut tried, mut event) = (Vec::new(), Event::Tick);
+    for second in (1..).take(40) {
+        event = match after(&mut b, second, event).into_iter().find_map(demoted) {
+            None => Event::Tick,
+            Some(version) => {
+                tried.push(version);
+                if version == v(1, 1) { Event::DemotionFailed } else { Event::Demoted }
+            }
+        };
+    }
+    let others = tried.iter().position(|version| *version != v(1, 1)).expect("others leave");
+    assert!(others > 1 && tried[..others].iter().all(|version| *version == v(1, 1)), "{tried:?}");
+    assert_eq!(tried[others..others + 3].iter().collect::<BTreeSet<_>>().len(), 3, "{tried:?}");
+    assert!(tried.len() > others + 4 && tried[others + 3..].iter().all(|version| *version == v(1, 1)), "{tried:?}");
 }
 
 proptest! {
