@@ -52,7 +52,10 @@ impl Adapt {
         let result = match done {
             Ok(bytes) => Outcome::Made { bytes, took: Time(began.elapsed().as_nanos() as u64) },
             // The file is in use in a way that excludes the move, or was written during it: the move is retried.
-            Err(Error::Busy(_)) => Outcome::Busy,
+            Err(Error::Busy(why)) => {
+                tracing::debug!(file = %change.file, by = ?change.by, "a layout is not changed now: {why}");
+                Outcome::Busy
+            }
             Err(error) => {
                 match &self.burst {
                     Some(burst) if change.by == Mechanism::Burst => {

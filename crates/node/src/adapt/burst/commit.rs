@@ -74,7 +74,7 @@ impl Burst {
         for checkpoint in open.values().filter(|checkpoint| !checkpoint.elsewhere.lock().is_empty()) {
             checkpoint.file.refresh()?;
         }
-        let (parts, files) = self.parts_of(adapt, current);
+        let (parts, files) = self.parts_of(adapt, current)?;
         let version = record::Version {
             app: current.app.clone(),
             number: key.number,
@@ -107,22 +107,23 @@ impl Burst {
     }
 
     /// Parts of a version that ends now, and their files. Removed files are left out.
-    fn parts_of(&self, adapt: &Adapt, current: &Current) -> (Vec<Part>, Vec<Arc<File>>) {
+    fn parts_of(&self, adapt: &Adapt, current: &Current) -> Result<(Vec<Part>, Vec<Arc<File>>)> {
         let number_of = |file: &File| file.id().map_or(0, |id| id.0);
-        let mut parts = current.carried.clone();
+        let mut parts = BTreeMap::new();
         let mut files: Vec<Arc<File>> = current.open.values().map(|checkpoint| checkpoint.file.clone()).collect();
-        parts.retain(|path, part| {
-            let file = self.file_at(adapt, path).filter(|file| number_of(file) == part.file);
-            files.extend(file.clone());
-            file.is_some()
-        });
+        for (path, part) in &current.carried {
+            if let Some(file) = self.file_at(adapt, path)?.filter(|file| number_of(file) == part.file) {
+                files.push(file);
+                parts.insert(path.clone(), part.clone());
+            }
+        }
         parts.extend(current.open.iter().map(|(path, checkpoint)| {
             let (file, bytes) = (number_of(&checkpoint.file), checkpoint.file.size());
             // A file without a number is found only by its name, which may have changed during the writing.
             let named = if file == 0 { self.name_now(&checkpoint.file) } else { None };
             (path.clone(), Part { path: named.unwrap_or_else(|| path.clone()), file, bytes })
         }));
-        (parts.into_values().collect(), files)
+        Ok((parts.into_values().collect(), files))
     }
 
     /// The announced path of a version, if there is exactly one.

@@ -96,7 +96,7 @@ impl Burst {
     fn lies_at(&self, path: &Path, file: u64) -> bool {
         let number = number_at(self.volume.tree(), path.as_os_str());
         let is_that = number.is_ok_and(|number| number.map_or(0, |id| id.0) == file);
-        is_that && path.to_str().is_some_and(|path| self.volume.stub_at(path).is_some())
+        is_that && path.to_str().is_some_and(|path| matches!(self.volume.stub_at(path), Ok(Some(_))))
     }
 
     /// Present path of a file relative to the mount's root; `None` if it was removed.

@@ -2,12 +2,13 @@
 
 use super::record::{self, MtbfFrom, Part};
 use super::{Adapt, Burst, now_ms};
-use crate::Result;
+use crate::{Error, Result};
 use engine::file::File;
 use policy::FileId;
 use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::volume::{Event, FileEvent};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 /// Span in which several reads of a version count as one restart.
@@ -22,10 +23,16 @@ impl Burst {
         let mut gone = Vec::new();
         let mut found = Vec::new();
         for (key, version) in &table.complete {
-            let files: Vec<_> = version.parts.iter().filter_map(|part| self.file_of(adapt, part)).collect();
-            match files.is_empty() {
-                true => gone.push(*key),
-                false => found.push((version.at_ms, *key, version.bytes(), files)),
+            let files = version.parts.iter().filter_map(|part| self.file_of(adapt, part).transpose());
+            match files.collect::<Result<Vec<_>>>() {
+                Ok(files) if files.is_empty() => gone.push(*key),
+                Ok(files) => found.push((version.at_ms, *key, version.bytes(), files)),
+                // The next leader, or this one again in a moment, may read them.
+                Err(error) if self.shared.get().is_some() => return Err(error),
+                Err(error) => {
+                    let (app, label) = (&version.app, &version.label);
+                    tracing::warn!("version {label} of {app} stays in the burst buffer until the next start: {error}");
+                }
             }
         }
         for key in gone {
@@ -49,20 +56,27 @@ impl Burst {
 
     /// The file of a part, if it still exists. It is found by its number or, while its bytes are in its stub, by its
     /// name.
-    fn file_of(&self, adapt: &Adapt, part: &Part) -> Option<Arc<File>> {
-        match part.file {
-            0 => self.file_at(adapt, &part.path).filter(|file| file.id().is_none()),
+    fn file_of(&self, adapt: &Adapt, part: &Part) -> Result<Option<Arc<File>>> {
+        let named = self.file_at(adapt, &part.path)?;
+        Ok(match part.file {
+            0 => named.filter(|file| file.id().is_none()),
             // A file that this node has not opened yet is searched in the whole tree.
             number => {
                 let is_it = |file: &Arc<File>| file.id() == Some(FileId(number));
-                self.file_at(adapt, &part.path).filter(is_it).or_else(|| adapt.files.find(FileId(number)))
+                named.filter(is_it).or_else(|| adapt.files.find(FileId(number)))
             }
-        }
+        })
     }
 
-    /// The file at a path.
-    pub(super) fn file_at(&self, adapt: &Adapt, path: &str) -> Option<Arc<File>> {
-        adapt.files.get_or_open(self.volume.stub_at(path)?).ok()
+    /// The file at a path; `None` if there is no readable one. Fails if it cannot be opened now.
+    pub(super) fn file_at(&self, adapt: &Adapt, path: &str) -> Result<Option<Arc<File>>> {
+        let Some(stub) = self.volume.stub_at(path)? else { return Ok(None) };
+        match adapt.files.get_or_open(stub) {
+            Ok(file) => Ok(Some(file)),
+            Err(Error::Namespace(Errno::NOENT | Errno::STALE)) => Ok(None),
+            Err(Error::BadLayout(_) | Error::Newer(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Handles reads of a version: if it is the newest, its application restarts.

@@ -57,7 +57,7 @@ impl Burst {
     fn of_other(&self, adapt: &Adapt, by: &By, stand: &Stand) -> Result<Arc<OpenCheckpoint>> {
         let gone = || Error::Busy("the file is gone".into());
         let of = &stand.of;
-        let file = self.file_at(adapt, &of.path).ok_or_else(gone)?;
+        let file = self.file_at(adapt, &of.path)?.ok_or_else(gone)?;
         let inode = file.stub().inode().ok_or_else(gone)?;
         let new = || OpenCheckpoint::new((of.app.clone(), of.label.clone()), of.path.clone(), file.clone());
         let checkpoint = self.open.write().entry(inode).or_insert_with(|| Arc::new(new())).clone();
