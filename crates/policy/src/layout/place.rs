@@ -120,9 +120,9 @@ pub fn choose_replica_targets(
 }
 
 /// Chooses up to `count` different targets for one segment, among usable ones of the wanted tier (any tier if that has
-/// none). Targets in `avoid` and full ones are used only if no others are left. Near targets come first, then those
-/// with most free space. `turn` rotates among targets with free space within an eighth of the best, so that equal
-/// targets take turns. Empty if no target is usable.
+/// none). Targets in `avoid` are used only if no others are left, those of the wanted tier first. Full ones are used
+/// last. Near targets come first, then those with most free space. `turn` rotates among targets with free space within
+/// an eighth of the best, so that equal targets take turns. Empty if no target is usable.
 pub fn choose_targets(
     targets: &[TargetView],
     tier: Option<u8>,
@@ -137,6 +137,9 @@ pub fn choose_targets(
         targets.iter().filter(usable).filter(in_tier).filter(fresh).copied().collect();
     if candidates.is_empty() {
         candidates = targets.iter().filter(usable).filter(fresh).copied().collect();
+    }
+    if candidates.is_empty() {
+        candidates = targets.iter().filter(usable).filter(in_tier).copied().collect();
     }
     if candidates.is_empty() {
         candidates = targets.iter().filter(usable).copied().collect();
@@ -218,5 +221,9 @@ mod tests {
         assert_eq!(chosen(&targets, Some(0), 1), [0], "of the tier that is wanted");
         let avoided = choose_targets(&targets, None, 1, &[TargetId(4)], 0);
         assert_eq!(avoided, [TargetId(0)], "mirrors lie apart");
+        let all: Vec<TargetId> = (0..5).map(TargetId).collect();
+        for turn in 0..4 {
+            assert_eq!(choose_targets(&targets, Some(1), 1, &all, turn), [TargetId(4)], "none is left to avoid");
+        }
     }
 }
