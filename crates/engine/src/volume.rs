@@ -57,9 +57,7 @@ use meta::state::State;
 use object::target::Targets;
 use parking_lot::Mutex;
 use policy::layout::Placement;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
-use rustix::io::Errno;
+use rustix::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -105,19 +103,6 @@ impl Volume {
     /// Returns the tree that the mount shows: directories, stubs, symlinks, devices.
     pub fn tree(&self) -> BorrowedFd<'_> {
         self.directories.tree.as_fd()
-    }
-
-    /// The stub at a path, if there is a regular file. Symbolic links are not followed.
-    pub fn stub_at(&self, path: &str) -> Result<Option<OwnedFd>> {
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let stub = match openat2(self.tree(), path, flags, Mode::empty(), resolve) {
-            Ok(stub) => stub,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
-        };
-        let is_file = FileType::from_raw_mode(fstat(&stub)?.st_mode) == FileType::RegularFile;
-        Ok(is_file.then_some(stub))
     }
 
     /// Directory of layout records and checksums that outgrew their attribute.

@@ -11,7 +11,7 @@ use engine::file::{File, FileTable};
 use meta::stub::real::number_at;
 use object::host::descriptor_path;
 use policy::FileId;
-use rustix::fs::{AtFlags, statat};
+use rustix::fs::{AtFlags, FileType, statat};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -96,7 +96,8 @@ impl Burst {
     fn lies_at(&self, path: &Path, file: u64) -> bool {
         let number = number_at(self.volume.tree(), path.as_os_str());
         let is_that = number.is_ok_and(|number| number.map_or(0, |id| id.0) == file);
-        is_that && path.to_str().is_some_and(|path| matches!(self.volume.stub_at(path), Ok(Some(_))))
+        let stat = || statat(self.volume.tree(), path, AtFlags::SYMLINK_NOFOLLOW);
+        is_that && stat().is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
     }
 
     /// Present path of a file relative to the mount's root; `None` if it was removed.

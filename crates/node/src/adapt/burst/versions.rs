@@ -70,12 +70,9 @@ impl Burst {
 
     /// The file at a path; `None` if there is no readable one. Fails if it cannot be opened now.
     pub(super) fn file_at(&self, adapt: &Adapt, path: &str) -> Result<Option<Arc<File>>> {
-        let Some(stub) = self.volume.stub_at(path)? else { return Ok(None) };
-        match adapt.files.get_or_open(stub) {
-            Ok(file) => Ok(Some(file)),
-            Err(Error::Namespace(Errno::NOENT | Errno::STALE)) => Ok(None),
-            Err(Error::BadLayout(_) | Error::Newer(_)) => Ok(None),
-            Err(error) => Err(error),
+        match adapt.files.open_at(self.volume.tree(), path) {
+            Err(Error::BadLayout(_) | Error::Newer(_) | Error::Namespace(Errno::STALE)) => Ok(None),
+            opened => opened,
         }
     }
 
