@@ -66,11 +66,14 @@ fn a_checkpoint_has_its_turn_once_and_leaves_for_a_reason_in_words() {
     // Longer than what is promised to one of unknown size at first, so that it asks for more room.
     write(&volume, "wave", "1", &real::noise(20_000_000)).expect("written");
     real::until("it is demoted", || tiers(&volume, "ckpt/wave/1/state") == ["fast", "capacity"]);
-    let told = out(&volume.run(&["events", "--output", "json"]));
-    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
-    let of = |kind: &str| told.iter().filter(|event| event["kind"] == kind).cloned().collect::<Vec<_>>();
+    let of = |kind: &str| -> Vec<Value> {
+        let told = out(&volume.run(&["events", "--output", "json"]));
+        let told = told.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object"));
+        told.filter(|event| event["kind"] == kind).collect()
+    };
+    real::until("the move is an event", || !of("move").is_empty());
     let turns = of("burst").iter().filter(|event| event["what"].to_string().contains("has its turn")).count();
-    assert_eq!(turns, 1, "{told:?}");
+    assert_eq!(turns, 1, "{:?}", of("burst"));
     let why = of("move")[0]["why"].as_str().expect("a reason").to_owned();
     assert_eq!(why, "a checkpoint leaves the burst buffer: the failure rate of its application is unknown");
     let status = volume.json(&["checkpoint", "status"]);
