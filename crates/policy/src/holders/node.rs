@@ -57,7 +57,7 @@ pub struct Config {
     pub caching: Time,
     /// Time that clocks of two machines may differ by within `session`, and the longest operation on an object.
     pub margin: Time,
-    /// Interval between two requests for the same.
+    /// Usual interval between two requests for the same; refused ones begin with a sixteenth of it.
     pub retry: Time,
     /// Time after which an unused hold is released.
     pub unused: Time,

@@ -71,7 +71,7 @@ impl Holder {
     /// The store has answered a request for a file.
     pub(super) fn answered(&mut self, now: Time, key: u64, answer: Answer) {
         let caches = self.session.caches(&self.config, now);
-        let retry = Some(now + self.config.retry);
+        let pause = self.config.retry;
         let file = self.file(key);
         file.pending = false;
         let task = file.task;
@@ -85,7 +85,7 @@ impl Holder {
                 self.register_again();
             }
             Answer::Closed | Answer::Claimed(_) | Answer::Lapsed(_) | Answer::Recall { .. } => {
-                file.retry = retry;
+                let recalls = file.refused(now, pause);
                 let granted = matches!(answer, Answer::Recall { .. });
                 file.task = match task {
                     Task::Claim(Stage::Ask, claiming) if granted || claiming.granted => {
@@ -101,11 +101,12 @@ impl Holder {
                 }
                 match answer {
                     Answer::Claimed(node) | Answer::Lapsed(node) => self.lapsed(node),
-                    Answer::Recall { nodes, mode } => self.recall(key, nodes, mode),
+                    Answer::Recall { nodes, mode } if recalls => self.recall(key, nodes, mode),
                     _ => {}
                 }
             }
             Answer::Granted { mode, generation } => {
+                file.accepted();
                 file.task = match task {
                     Task::Admit { number, .. } | Task::Take(number) => {
                         file.granted(mode, number, generation, caches);
@@ -121,6 +122,7 @@ impl Holder {
             }
             Answer::Unsettled => file.task = Task::Find(start(file), Purpose::Settle),
             Answer::Drained { unsettled } => {
+                file.accepted();
                 if let Task::Claim(_, claiming) = task {
                     let claiming = Claiming { granted: true, unsettled, ..claiming };
                     // A node that held the file since it found the generation knows that no other was claimed.
