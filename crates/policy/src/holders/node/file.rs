@@ -170,10 +170,10 @@ impl File {
     }
 
     /// Sets the pause before the next request for the same: from a sixteenth of the usual pause, in which a recall takes
-    /// effect on an idle network, to four times the usual one. Returns whether the holders are to be recalled now.
+    /// effect on an idle network, up to the usual one. Returns whether the holders are to be recalled now.
     pub(super) fn refused(&mut self, now: Time, pause: Time) -> bool {
         let recalls = self.refused.is_multiple_of(RECALL_EVERY);
-        self.retry = Some(now + Time((pause.0 / 16) << self.refused.min(6)));
+        self.retry = Some(now + Time((pause.0 / 16) << self.refused.min(4)));
         self.refused += 1;
         recalls
     }
