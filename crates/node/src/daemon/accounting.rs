@@ -11,13 +11,13 @@ mod answer;
 mod ledger;
 mod rows;
 
-use engine::file::Cluster;
 pub use rows::JobFacts;
 use rows::Used;
 
 use super::Core;
 use crate::control::Caller;
 use crate::{Error, Result};
+use engine::file::Cluster;
 use engine::stats::{StagedBytes, UserCounts};
 use ledger::{Ledger, drop_before, since};
 use parking_lot::Mutex;
