@@ -178,7 +178,7 @@ impl File {
         recalls
     }
 
-    /// The table granted what was requested.
+    /// The table served what was requested.
     pub(super) fn accepted(&mut self) {
         self.refused = 0;
     }

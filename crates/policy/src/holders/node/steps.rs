@@ -98,10 +98,12 @@ impl Holder {
                 if task == Task::Remove && granted {
                     file.removal = Removal::None;
                     file.retry = None;
+                    file.accepted();
                 }
                 match answer {
                     Answer::Claimed(node) | Answer::Lapsed(node) => self.lapsed(node),
-                    Answer::Recall { nodes, mode } if recalls => self.recall(key, nodes, mode),
+                    // The report of a removal is not repeated.
+                    Answer::Recall { nodes, mode } if recalls || task == Task::Remove => self.recall(key, nodes, mode),
                     _ => {}
                 }
             }
@@ -120,7 +122,10 @@ impl Holder {
                 };
                 self.last += 1;
             }
-            Answer::Unsettled => file.task = Task::Find(start(file), Purpose::Settle),
+            Answer::Unsettled => {
+                file.accepted();
+                file.task = Task::Find(start(file), Purpose::Settle);
+            }
             Answer::Drained { unsettled } => {
                 file.accepted();
                 if let Task::Claim(_, claiming) = task {
