@@ -26,6 +26,7 @@
 //! `SettleFromObjects` take effect while the lease holds, or not at all. A lost lease ends the machine; the driver
 //! makes another under its next number. An append that was under way then fails, since it may have happened.
 
+mod ahead;
 mod deadlines;
 #[cfg(test)]
 mod explore;
@@ -40,6 +41,7 @@ use crate::cluster::share::{Created, Written, written};
 use crate::cluster::{Node, Standing};
 use crate::machine::Machine;
 use crate::time::Time;
+use ahead::Ahead;
 use deadlines::Deadlines;
 use file::{File, FirstUse};
 use session::Session;
@@ -251,6 +253,7 @@ pub struct Holder {
     session: Session,
     files: BTreeMap<u64, File>,
     deadlines: Deadlines,
+    ahead: Ahead,
     actions: VecDeque<Action>,
 }
 
@@ -264,6 +267,7 @@ impl Holder {
             session: Session::default(),
             files: BTreeMap::new(),
             deadlines: Deadlines::default(),
+            ahead: Ahead::default(),
             actions: VecDeque::new(),
         };
         holders.actions.push_back(Action::Connect);
@@ -342,13 +346,17 @@ impl Machine for Holder {
     fn handle(&mut self, now: Time, event: Event) {
         self.expire(now);
         let (key, reach) = (event.key(), self.session.reach(&self.config, now));
+        let mut ahead = Vec::new();
         match event {
             Event::Opened(key) => self.file(key).opened(),
             Event::Closed(key) => self.file(key).closed(now),
             Event::Want(key, usage) => self.file(key).want(usage),
             Event::Removed(key) => self.file(key).removed(),
             Event::Gone(key) => self.file(key).gone(),
-            Event::Recalled { key, number, mode } => self.file(key).recalled(number, mode),
+            Event::Recalled { key, number, mode } => {
+                ahead = self.ahead(key);
+                self.file(key).recalled(number, mode);
+            }
             Event::Answered(Some(key), answer) => self.answered(now, key, answer),
             Event::Found(key, found) => self.found(now, key, found),
             Event::Published(key, created) => self.published(now, key, created),
@@ -362,8 +370,9 @@ impl Machine for Holder {
         }
         self.session_goes_on(now);
         // Without a session a file waits; its begin concerns all files.
+        ahead.iter().for_each(|key| self.file(*key).release());
         let keys = match key {
-            Some(key) => vec![key],
+            Some(key) => [vec![key], ahead].concat(),
             None if self.session.reach(&self.config, now) == reach => self.deadlines.due(now),
             None => self.files.keys().copied().collect(),
         };

@@ -310,7 +310,14 @@ impl Holds {
                     inner.tasks.push_back(Task::Recall { node, key, number, mode });
                 }
                 Action::Members => self.list_members(inner.node),
-                Action::Step { key, step } => self.push_step(inner.node, key, inner.busy.get(&key).cloned(), step),
+                Action::Step { key, step } => match inner.busy.get(&key) {
+                    Some(file) => self.push_step(inner.node, file.clone(), step),
+                    // The file is closed, so it has no operation, and its size is settled.
+                    None => {
+                        let done = Event::Done(key, matches!(step, Step::Drain | Step::Settle));
+                        inner.machine.handle(self.port.now(), done);
+                    }
+                },
                 Action::Ready { key, .. } => {
                     let file = Holds::file(inner, key);
                     file.iter().for_each(|file| file.held.wake());
@@ -322,22 +329,15 @@ impl Holds {
         old
     }
 
-    fn push_step(&self, node: Node, key: u64, file: Option<Arc<File>>, step: Step) {
+    fn push_step(&self, node: Node, file: Arc<File>, step: Step) {
         let Some(this) = self.this.upgrade() else { return };
-        let pushed = self.steps.push(move || {
-            let stepped = match &file {
-                Some(file) => file.step(&this, node, step),
-                // The file is closed, so it has no operation, and its size is settled.
-                None => Stepped::Event(Event::Done(key, matches!(step, Step::Drain | Step::Settle))),
-            };
-            match stepped {
-                Stepped::Event(event) => this.feed(node, event),
-                Stepped::Again if !this.ends(node) => {
-                    std::thread::sleep(STEP_AGAIN);
-                    this.push_step(node, key, file, step);
-                }
-                Stepped::Again | Stepped::Later => {}
+        let pushed = self.steps.push(move || match file.step(&this, node, step) {
+            Stepped::Event(event) => this.feed(node, event),
+            Stepped::Again if !this.ends(node) => {
+                std::thread::sleep(STEP_AGAIN);
+                this.push_step(node, file, step);
             }
+            Stepped::Again | Stepped::Later => {}
         });
         if let Err(error) = pushed {
             tracing::debug!("a step of a hold is not carried out: {error}");

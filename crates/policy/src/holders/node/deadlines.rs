@@ -3,6 +3,7 @@
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::ops::Bound;
 
 /// Deadline of each file. It follows from the files, so it counts for neither equality nor hash.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +37,16 @@ impl Deadlines {
             }
             self.ordered.extend(deadline.map(|time| (time, key)));
         }
+    }
+
+    /// Place of a file in the order.
+    pub fn place(&self, key: u64) -> Option<(Time, u64)> {
+        Some((*self.of.get(&key)?, key))
+    }
+
+    /// Files after a place, in order.
+    pub fn after(&self, place: (Time, u64)) -> impl Iterator<Item = (Time, u64)> {
+        self.ordered.range((Bound::Excluded(place), Bound::Unbounded)).copied()
     }
 
     /// The first deadline.

@@ -161,7 +161,7 @@ impl File {
             self.wants.clear();
         }
         if self.handles == 0 && self.hold.is_some_and(|hold| hold.mode == Mode::Open) {
-            self.recall = Some(Mode::Open);
+            self.release();
         }
     }
 
@@ -208,6 +208,16 @@ impl File {
                 self.retry = None;
             }
         }
+    }
+
+    /// Whether the file is closed and only its hold is left.
+    pub(super) fn is_unused(&self) -> bool {
+        self.closed.is_some() && self.hold.is_some() && self.recall.is_none() && !self.is_busy()
+    }
+
+    /// Recalls a hold that is not used.
+    pub(super) fn release(&mut self) {
+        self.recall = Some(Mode::Open);
     }
 
     /// Takes the hold that the table has admitted.
@@ -309,7 +319,7 @@ impl File {
     /// The mode to which a recall lowers the hold, if it is higher.
     pub(super) fn lowers(&self) -> Option<Option<Mode>> {
         let (hold, mode) = (self.hold?, self.recall.filter(|_| self.first_use == FirstUse::Over)?);
-        let to = if mode == Mode::Open && self.handles == 0 { None } else { Some(mode) };
+        let to = if self.handles == 0 { None } else { Some(mode) };
         let shown = self.shown.max(Some(hold.mode));
         (to < shown).then_some(to)
     }
@@ -356,7 +366,7 @@ impl File {
     /// Recalls a hold that was not used for a while.
     pub(super) fn tick(&mut self, config: &Config, now: Time) {
         if self.hold.is_some() && self.closed.is_some_and(|closed| now >= closed + config.unused) {
-            self.recall = Some(Mode::Open);
+            self.release();
         }
     }
 

@@ -156,6 +156,45 @@ fn an_unused_hold_is_released() {
 }
 
 #[test]
+fn recalls_in_the_order_of_the_closes_release_more_and_more_files() {
+    let now = Time::from_secs(100);
+    let (mut holder, mut table) = joined(now);
+    for key in 0..100 {
+        let at = now + Time(key);
+        holder.handle(at, Event::Opened(key));
+        holder.handle(at, Event::Want(key, Use::Write));
+        exchange(&mut holder, &mut table, at);
+        holder.handle(at, Event::Found(key, None));
+        holder.handle(at, Event::Found(key, None));
+        assert!(holder.begin(at, key, Use::Write).is_some());
+        holder.handle(at, Event::Closed(key));
+        exchange(&mut holder, &mut table, at);
+    }
+    let mut released = Vec::new();
+    let mut recall = |holder: &mut Holder, table: &mut Table, key: u64| {
+        let number = holder.files[&key].hold.expect("a hold").number;
+        let mut now = now + Time(100);
+        let before = table.len();
+        holder.handle(now, Event::Recalled { key, number, mode: Mode::Write });
+        loop {
+            let steps = exchange(holder, table, now);
+            if steps.is_empty() {
+                break released.push(before - table.len());
+            }
+            for step in steps {
+                let Action::Step { key, .. } = step else { panic!("{step:?}") };
+                now = now + Time(1);
+                holder.handle(now, Event::Done(key, true));
+            }
+        }
+    };
+    for key in [90, 10, 0, 1, 4, 9, 19, 50, 95] {
+        recall(&mut holder, &mut table, key);
+    }
+    assert_eq!(released, [1, 1, 1, 3, 5, 9, 17, 1, 1], "one at a time in no order");
+}
+
+#[test]
 fn an_inode_that_is_gone_ends_its_search_and_leaves_nothing_in_the_table() {
     let now = Time::from_secs(100);
     let (mut holder, mut table) = joined(now);
