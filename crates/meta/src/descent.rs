@@ -4,8 +4,9 @@
 //! The iterator enters directories by itself. [`Descent::entry`] leaves that to its caller, who may open a directory
 //! with the rights of a user, look at it first, or pass it over.
 
+use object::host::remembered;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, openat, statat};
 use rustix::io::{Errno, Result, fcntl_dupfd_cloexec};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -45,7 +46,7 @@ pub struct Met {
 
 impl Level {
     fn of(fd: OwnedFd, name: &CStr, in_order: bool) -> Result<Level> {
-        let (inode, fd) = (fstat(&fd)?.st_ino, Arc::new(fd));
+        let (inode, fd) = (remembered(&fd)?.st_ino, Arc::new(fd));
         let directory = fd.clone();
         let entries = Dir::new(fcntl_dupfd_cloexec(&fd, 0)?)?.map(move |entry| {
             let entry = entry?;

@@ -28,10 +28,11 @@ use crate::places::Places;
 use crate::quota::Quotas;
 use node::Nodes;
 use object::descriptors;
+use object::host::{fstat, remembered};
 use parking_lot::RwLock;
 use policy::shares::Descriptors;
 use replaced::Replaced;
-use rustix::fs::{AtFlags, Stat, fstat, statat};
+use rustix::fs::{AtFlags, Stat, statat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -60,7 +61,7 @@ pub struct Namespace {
 impl Namespace {
     /// The tree below `root`, an open directory (`NAMESPACE/tree`).
     pub fn new(root: OwnedFd) -> Result<Namespace> {
-        let stat = fstat(&root)?;
+        let stat = remembered(&root)?;
         Ok(Namespace {
             nodes: Nodes::new(Descriptors::of(descriptors::raise()).directories as usize),
             root_inode: AtomicU64::new(stat.st_ino),
@@ -98,7 +99,7 @@ impl Namespace {
     /// Switches to another way to the same tree: `root` is its open directory as another mount shows it. Operations
     /// under way may still use the old root, and fail.
     pub fn move_to(&self, root: OwnedFd) -> Result<()> {
-        let stat = fstat(&root)?;
+        let stat = remembered(&root)?;
         *self.root.write() = Arc::new(root);
         self.root_inode.store(stat.st_ino, Ordering::Release);
         self.device.store(stat.st_dev, Ordering::Release);

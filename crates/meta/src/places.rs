@@ -18,10 +18,11 @@ mod table;
 mod walk;
 
 use crate::Result;
+use object::host::remembered;
 use parking_lot::Mutex;
 use policy::FileId;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, open, statat};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -95,7 +96,7 @@ impl Places {
         let tree_path = namespace.join("tree");
         let tree = open(&tree_path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Arc::new(Places {
-            root: fstat(&tree)?.st_ino,
+            root: remembered(&tree)?.st_ino,
             tree_path: tree_path.canonicalize().unwrap_or(tree_path),
             tree,
             inner: Mutex::default(),

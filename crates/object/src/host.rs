@@ -15,7 +15,12 @@ pub fn descriptor_path(fd: impl AsFd) -> String {
 /// server.
 pub fn remembered(fd: impl AsFd) -> Result<Stat> {
     // The call uses the path, because the kernel ignores the flag for a call without one.
-    statat(CWD, descriptor_path(fd), AtFlags::STATX_DONT_SYNC)
+    statat(CWD, descriptor_path(&fd), AtFlags::STATX_DONT_SYNC)
+}
+
+/// Attributes of an open file as they are now. The system's `fstat` may return what the kernel remembers.
+pub fn fstat(fd: impl AsFd) -> Result<Stat> {
+    statat(CWD, descriptor_path(&fd), AtFlags::STATX_FORCE_SYNC)
 }
 
 /// Birth time of a file, in nanoseconds since 1970; `None` if its file system does not report it.
@@ -52,7 +57,7 @@ pub fn fuse_type(directory: impl AsFd) -> Option<String> {
     if !is_fuse(&directory) {
         return None;
     }
-    let stat = rustix::fs::fstat(&directory).ok()?;
+    let stat = remembered(&directory).ok()?;
     let device = format!("{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     crate::mounts::all().into_iter().find(|mounted| mounted.device == device).map(|mounted| mounted.kind)
 }
@@ -70,7 +75,7 @@ pub fn umask() -> Option<u32> {
 /// The names may be lost.
 pub fn sync_directory(directory: impl AsFd) -> rustix::io::Result<()> {
     rustix::fs::fsync(&directory)?;
-    rustix::fs::fstat(&directory).map(drop)
+    fstat(&directory).map(drop)
 }
 
 /// Renames a file, and makes its new name durable.

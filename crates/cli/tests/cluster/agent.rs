@@ -332,7 +332,7 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
         }
         Call::Read { of, offset, len } => return Ok(json!(runs(&files[&of], offset, len)?)),
         Call::Sync { of } => rustix::fs::fsync(&files[&of])?,
-        Call::SizeOf { of } => return Ok(rustix::fs::fstat(&files[&of])?.st_size.into()),
+        Call::SizeOf { of } => return Ok(object::host::fstat(&files[&of])?.st_size.into()),
         Call::Size { path } => return Ok(rustix::fs::stat(path)?.st_size.into()),
         Call::Rename { from, to } => rustix::fs::rename(from, to)?,
         Call::Link { from, to } => rustix::fs::linkat(rustix::fs::CWD, from, rustix::fs::CWD, to, AtFlags::empty())?,

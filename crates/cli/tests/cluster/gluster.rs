@@ -53,11 +53,11 @@ pub fn start(server: &Host, hosts: &[Host]) {
     std::thread::scope(|scope| hosts.iter().for_each(|host| drop(scope.spawn(|| mount(host, &address)))));
 }
 
-/// Mounts it without caches of names, attributes and bytes in the kernel. `mount` cannot pass on
+/// Mounts it without caches of names and bytes in the kernel. `mount` cannot pass on
 /// `fopen-keep-cache=off`; without that option a file that is opened, not created, goes through the page cache in spite
 /// of `direct-io-mode`.
 fn mount(host: &Host, server: &str) {
-    let names = ["--attribute-timeout=0", "--entry-timeout=0"];
+    let names = ["--entry-timeout=0"];
     let bytes = ["--direct-io-mode=enable", "--fopen-keep-cache=off"];
     let from = [format!("--volfile-server={server}"), format!("--volfile-id=/{NAME}")];
     let from = from.each_ref().map(String::as_str);

@@ -5,10 +5,11 @@ use crate::Result;
 use meta::places::Places;
 use meta::stub::Stub;
 use meta::stub::real::{FdStub, layout_at};
+use object::host::remembered;
 use policy::FileId;
 use policy::layout::Layout;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{self, Errno};
 use rustix::path::Arg;
 use std::ffi::{CStr, OsStr};
@@ -125,7 +126,7 @@ fn open(directory: impl AsFd, path: impl Arg, mode: OFlags) -> io::Result<OwnedF
 
 fn regular(fd: io::Result<OwnedFd>) -> Result<Option<OwnedFd>> {
     match fd {
-        Ok(fd) if FileType::from_raw_mode(fstat(&fd)?.st_mode) == FileType::RegularFile => Ok(Some(fd)),
+        Ok(fd) if FileType::from_raw_mode(remembered(&fd)?.st_mode) == FileType::RegularFile => Ok(Some(fd)),
         Ok(_) | Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NOTDIR) => Ok(None),
         Err(e) => Err(e.into()),
     }

@@ -9,6 +9,7 @@ use super::lease::is_open_elsewhere;
 use super::{File, Slot, View};
 use crate::{Error, Result};
 use meta::stub::{InUse, Mark};
+use object::host::fstat;
 use object::target::Handle;
 use policy::holders::{Holders, Mode, OpenRequest, Refusal};
 use policy::layout::{Layout, OPEN_END, ObjectState, Reason};
@@ -111,7 +112,7 @@ impl Drop for FileOpen {
 
 /// Length, and modification time in nanoseconds since 1970.
 fn object_state(fd: BorrowedFd<'_>) -> std::result::Result<(u64, u64), Errno> {
-    let stat = rustix::fs::fstat(fd)?;
+    let stat = fstat(fd)?;
     let at = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
     Ok((stat.st_size as u64, u64::try_from(at).unwrap_or(0)))
 }

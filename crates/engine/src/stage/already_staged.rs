@@ -9,8 +9,9 @@ use super::{Result, StageError, StageIn, Stop, Transfer, sums};
 use crate::file::File;
 use crate::source::Record;
 use meta::descent::Descent;
+use object::host::remembered;
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, FileType, OFlags};
+use rustix::fs::{FileType, OFlags};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ impl Transfer<'_> {
         let names = names(path)?;
         let open = |names: &[String], flags| self.open_at(names, OFlags::RDONLY | flags);
         let fd = open(&names, OFlags::empty())?;
-        if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::Directory {
+        if FileType::from_raw_mode(remembered(&fd)?.st_mode) != FileType::Directory {
             return self.verify_file(fd, &names);
         }
         let (mut walk, mut bytes) = (Descent::at(fd, true)?, 0);
@@ -78,7 +79,7 @@ impl Transfer<'_> {
     }
 
     fn verify_file(&self, fd: OwnedFd, at: &[String]) -> Result<u64> {
-        if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
+        if FileType::from_raw_mode(remembered(&fd)?.st_mode) != FileType::RegularFile {
             return Ok(0);
         }
         let file = self.files.get_or_open(fd)?;

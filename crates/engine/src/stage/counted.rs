@@ -5,8 +5,8 @@ use super::place::Place;
 use super::{Result, StageError, Stager, Transfer};
 use meta::quota::{Changed, Payers, Quotas, Reserved, counts};
 use object::error::Refused;
-use object::host::descriptor_path;
-use rustix::fs::{Stat, fstat};
+use object::host::{descriptor_path, fstat};
+use rustix::fs::Stat;
 use rustix::io::Errno;
 
 impl Stager {

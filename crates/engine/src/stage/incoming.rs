@@ -16,6 +16,7 @@ use crate::source::Identity;
 use crate::stats::{Metric, StagedBytes};
 use begin::sums_key;
 use finish::check_free;
+use object::host::fstat;
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
@@ -147,7 +148,7 @@ impl Stager {
         match fs::openat(staging, key, flags, Mode::empty()) {
             Ok(stub) => {
                 // A second link means that the file was published; it owns the objects.
-                let linked = fs::fstat(&stub)?.st_nlink > 1;
+                let linked = fstat(&stub)?.st_nlink > 1;
                 let file = self.files.get_or_open(stub)?;
                 unlink(staging, key)?;
                 if !linked {

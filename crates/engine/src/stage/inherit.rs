@@ -5,6 +5,7 @@
 
 use meta::namespace::attributes::REQUEST;
 use meta::namespace::request::parse_request;
+use object::host::fstat;
 use policy::layout::Placement;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{self, Gid, Mode, OFlags, Uid, XattrFlags};
@@ -50,12 +51,12 @@ impl NewFile {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         match fs::openat(directory, ".", flags, Mode::from_raw_mode(MODE)) {
             Ok(probe) => {
-                let stat = fs::fstat(&probe)?;
+                let stat = fstat(&probe)?;
                 let acl = attribute(probe.as_fd(), ACCESS_ACL);
                 Ok(NewFile { gid: stat.st_gid, mode: stat.st_mode & 0o777 & !mask, acl })
             }
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-                let parent = fs::fstat(directory)?;
+                let parent = fstat(directory)?;
                 let gid = if parent.st_mode & 0o2000 != 0 { parent.st_gid } else { gid };
                 Ok(NewFile { gid, mode: MODE & !mask, acl: None })
             }
@@ -65,7 +66,7 @@ impl NewFile {
 
     /// Gives an open file these attributes and the user as owner.
     pub fn give(&self, stub: BorrowedFd<'_>, uid: u32) -> Result<()> {
-        let stat = fs::fstat(stub)?;
+        let stat = fstat(stub)?;
         if (stat.st_uid, stat.st_gid) != (uid, self.gid) {
             fs::fchown(stub, Some(Uid::from_raw(uid)), Some(Gid::from_raw(self.gid)))?;
         }

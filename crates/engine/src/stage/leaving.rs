@@ -7,9 +7,10 @@ use super::tree::{encoded, some_chosen};
 use super::{Chosen, Compare, Result, StageError, Transfer};
 use crate::source::{SourceError, check_uri};
 use meta::descent::Descent;
+use object::host::remembered;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, FileType, OFlags};
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -68,7 +69,7 @@ impl Transfer<'_> {
         let above = names(&what.path)?;
         let fd = self.open_at(&above, OFlags::RDONLY)?;
         let is_all = what.chosen.is_all();
-        match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+        match FileType::from_raw_mode(remembered(&fd)?.st_mode) {
             FileType::RegularFile if !is_all => {
                 let why = "--include and --exclude choose among the files of a directory, and this is one file: leave them out";
                 Err(StageError::path(&what.path, why))
@@ -114,7 +115,7 @@ impl Transfer<'_> {
                 }
                 Err(e) => return Err(e),
             };
-            match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+            match FileType::from_raw_mode(remembered(&fd)?.st_mode) {
                 FileType::Directory => walk.enter(&name, fd)?,
                 FileType::RegularFile if is_meant => {
                     let names = below.iter().map(|name| encoded(name)).collect::<Vec<_>>();

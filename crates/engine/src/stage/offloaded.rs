@@ -5,6 +5,7 @@ use crate::Result;
 use crate::file::File;
 use meta::records;
 use meta::state::State;
+use object::host::fstat;
 use parking_lot::{Condvar, Mutex};
 use policy::FileId;
 use rustix::fd::AsFd;
@@ -28,7 +29,7 @@ pub struct Offloaded {
 
 /// Present size and time of the last write of a file.
 pub fn version(file: &File, stub: impl AsFd) -> Result<(u64, u64)> {
-    let stat = rustix::fs::fstat(stub)?;
+    let stat = fstat(stub)?;
     let settled = (stat.st_mtime as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec);
     Ok((file.size(), file.modified_ns().unwrap_or(0).max(settled)))
 }

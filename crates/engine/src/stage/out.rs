@@ -10,6 +10,7 @@ use crate::source::{Place, Record, SourceError, Started, Version};
 use crate::stage::sources::{Sources, retried};
 use crate::stats::{Metric, StagedBytes};
 use object::host;
+use object::host::{fstat, remembered};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -38,7 +39,7 @@ impl Transfer<'_> {
     fn file_out(&self, fd: OwnedFd, shown: &str, uri: &str, compare: Compare) -> Result<Staged> {
         let stub = fd.try_clone().map_err(|_| Errno::MFILE)?;
         let file = self.files.get_or_open(fd)?;
-        let _turn = self.offloaded.turn(fs::fstat(&stub)?.st_ino, uri);
+        let _turn = self.offloaded.turn(remembered(&stub)?.st_ino, uri);
         if self.is_there(&file, &stub, uri)? {
             let notes = vec![format!("{shown} is there already, in this version")];
             return Ok(Staged { files: 1, bytes: file.size(), notes, ..Default::default() });
@@ -176,7 +177,7 @@ impl Transfer<'_> {
     /// `verify` the bytes are also compared with the sources.
     pub fn source_set(&self, path: &str, uris: &[String], verify: bool) -> Result<Option<Record>> {
         let fd = self.open_at(&names(path)?, OFlags::RDWR)?;
-        if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
+        if FileType::from_raw_mode(remembered(&fd)?.st_mode) != FileType::RegularFile {
             return Err(StageError::path(path, "only files have sources"));
         }
         let file = self.files.get_or_open(fd)?;
@@ -245,7 +246,7 @@ impl Transfer<'_> {
 
 /// Size and modification time, pending and settled: they differ after a write to the file.
 fn look(file: &File, stub: &OwnedFd) -> Result<(Version, i64, u64)> {
-    let stat = fs::fstat(stub)?;
+    let stat = fstat(stub)?;
     let version = Version { size: file.size(), etag: None, modified_ns: file.modified_ns() };
     Ok((version, stat.st_mtime, stat.st_mtime_nsec))
 }

@@ -6,7 +6,7 @@ use crate::rights::with_rights_of;
 use crate::source::Identity;
 use meta::namespace::attributes::REQUEST;
 use object::host;
-use object::host::descriptor_path;
+use object::host::{descriptor_path, remembered};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
 use rustix::io::Errno;
@@ -93,7 +93,7 @@ impl Place {
     pub fn put(&self, file: BorrowedFd<'_>, replace: bool, who: &Identity) -> Result<()> {
         let from = descriptor_path(file);
         // Another node may put another file into this directory at the same time: the inode's number is this file's alone.
-        let inode = fs::fstat(file)?.st_ino;
+        let inode = remembered(file)?.st_ino;
         let (parent, temporary) = (self.parent.clone(), format!(".entrepot-{inode:x}"));
         self.act(who, move |name| {
             match fs::linkat(CWD, &from, &*parent, &name, AtFlags::SYMLINK_FOLLOW) {

@@ -3,9 +3,10 @@
 
 use crate::source::SUM_BYTES;
 use crate::{Error, Result};
+use object::host::fstat;
 use policy::FileId;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, fstat, openat};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::{Errno, pread};
 
 /// Bytes of one checksum, for offsets.

@@ -6,9 +6,9 @@ use super::node::{Node, NodeId, ROOT};
 use super::remove::TRIES;
 use crate::places::Places;
 use crate::stub::real::number_at;
-use object::host::{descriptor_path, remembered};
+use object::host::{descriptor_path, fstat, remembered};
 use rustix::fs::{
-    AtFlags, CWD, Dev, FileType, Mode, OFlags, RenameFlags, Stat, fstat, linkat, mkdirat, mknodat, openat, readlinkat,
+    AtFlags, CWD, Dev, FileType, Mode, OFlags, RenameFlags, Stat, linkat, mkdirat, mknodat, openat, readlinkat,
     renameat_with, statat, symlinkat,
 };
 use rustix::io::{Errno, Result};

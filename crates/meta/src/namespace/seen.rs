@@ -10,9 +10,9 @@
 
 use super::Namespace;
 use super::node::NodeId;
-use object::host::{descriptor_path, remembered};
+use object::host::{descriptor_path, fstat, remembered};
 use parking_lot::Mutex;
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, openat};
 use rustix::io::Result;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

@@ -3,9 +3,9 @@
 use super::Namespace;
 use super::credentials::Caller;
 use super::node::NodeId;
-use object::host::descriptor_path;
+use object::host::{descriptor_path, fstat};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat, chownat, fstat,
+    AtFlags, CWD, FileType, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat, chownat,
     utimensat,
 };
 use rustix::io::Result;

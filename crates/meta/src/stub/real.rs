@@ -7,7 +7,7 @@ use super::{InUse, Inode, Mark, Pointer, Record, Stub};
 use crate::descent::Met;
 use crate::unsynced::Unsynced;
 use crate::{Error, Result};
-use object::host::{descriptor_path, remembered};
+use object::host::{self, descriptor_path, remembered};
 use parking_lot::RwLock;
 use policy::layout::Layout;
 use policy::{FileId, Time};
@@ -56,7 +56,7 @@ impl FdStub {
             Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
             opened => opened?,
         };
-        let is_file = FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) == FileType::RegularFile;
+        let is_file = FileType::from_raw_mode(remembered(&fd)?.st_mode) == FileType::RegularFile;
         Ok(is_file.then(|| FdStub::sharing(Arc::new(fd), namespace, shared)))
     }
 
@@ -128,7 +128,7 @@ pub(super) fn permitted<T>(fd: BorrowedFd<'_>, mut act: impl FnMut() -> io::Resu
         Err(Errno::ACCESS) => {}
         done => return done,
     }
-    let mode = Mode::from_raw_mode(fs::fstat(fd)?.st_mode & 0o7777);
+    let mode = Mode::from_raw_mode(host::fstat(fd)?.st_mode & 0o7777);
     fs::fchmod(fd, mode | Mode::RUSR | Mode::WUSR)?;
     let done = act();
     fs::fchmod(fd, mode)?;
@@ -259,7 +259,7 @@ impl Stub for FdStub {
     }
 
     fn size(&self) -> Result<u64> {
-        Ok(fs::fstat(&*self.fd())?.st_size as u64)
+        Ok(host::fstat(&*self.fd())?.st_size as u64)
     }
 
     fn set_size(&self, size: u64) -> Result<()> {
@@ -369,7 +369,7 @@ impl Stub for FdStub {
     }
 
     fn owner(&self) -> Option<(u32, u32)> {
-        fs::fstat(&*self.fd()).ok().map(|stat| (stat.st_uid, stat.st_gid))
+        host::fstat(&*self.fd()).ok().map(|stat| (stat.st_uid, stat.st_gid))
     }
 
     fn path(&self) -> Option<PathBuf> {
@@ -377,7 +377,7 @@ impl Stub for FdStub {
     }
 
     fn links(&self) -> Option<u64> {
-        match fs::fstat(&*self.fd()) {
+        match host::fstat(&*self.fd()) {
             Ok(stat) => Some(stat.st_nlink),
             // A shared file system drops a file whose last link was removed.
             Err(Errno::NOENT | Errno::STALE) => Some(0),
@@ -387,7 +387,7 @@ impl Stub for FdStub {
 
     fn has_mark(&self, by: InUse) -> bool {
         let mark = fs::statat(fs::CWD, self.open.join(by.to_string()), AtFlags::SYMLINK_NOFOLLOW);
-        let own = fs::fstat(&*self.fd());
+        let own = remembered(&*self.fd());
         matches!((mark, own), (Ok(mark), Ok(own)) if (mark.st_dev, mark.st_ino) == (own.st_dev, own.st_ino))
     }
 

@@ -184,7 +184,7 @@ impl DirectoryMedium {
         }
         let objects = rustix::fs::openat(&root, "objects", DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
         let objects = objects.map_err(absent)?;
-        let stat = rustix::fs::fstat(&objects)?;
+        let stat = crate::host::remembered(&objects)?;
         let here = self.place.read().as_ref().is_some_and(|p| (p.device, p.inode) == (stat.st_dev, stat.st_ino));
         if reopened || !here {
             let fuse_type = crate::host::fuse_type(&objects);
@@ -299,7 +299,7 @@ impl Medium for DirectoryMedium {
             return Ok(());
         }
         // As in `host::sync_directory`, once for all: a file system that has shut down shows it at any directory.
-        let shows = || rustix::fs::fstat(&place.objects).map(drop);
+        let shows = || crate::host::fstat(&place.objects).map(drop);
         let synced = touched.iter().try_for_each(sync).and_then(|()| shows());
         if synced.is_err() {
             self.touched.lock().extend(touched); // the next attempt does them all again

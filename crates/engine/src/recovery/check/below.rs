@@ -4,9 +4,10 @@ use super::Checker;
 use crate::file::File;
 use crate::stage::place::names;
 use meta::descent::Descent;
+use object::host::remembered;
 use policy::FileId;
 use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, OFlags, fstat};
+use rustix::fs::{FileType, OFlags};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ impl Checker {
     /// Stub of the regular file at a path.
     pub fn stub_at(&self, path: &str) -> Option<OwnedFd> {
         let fd = self.open(&names(path).ok()?, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
-        let is_file = fstat(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        let is_file = remembered(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         is_file.then_some(fd)
     }
 

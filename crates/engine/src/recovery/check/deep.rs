@@ -13,6 +13,7 @@ use crate::stage::progress::Meter;
 use crate::stage::sums::Sums;
 use crate::stage::{Report, Stop};
 use crate::{Error, Result};
+use object::host::fstat;
 use object::target::{State, TargetError};
 use policy::layout::{Layout, Object, ObjectState, Position, object_len};
 use rustix::fs::OFlags;
@@ -75,7 +76,7 @@ impl Checker {
 
     /// Number of bytes to read of a file.
     fn length(&self, names: &[String]) -> Option<u64> {
-        let stat = rustix::fs::fstat(self.open(names, OFlags::RDONLY).ok()?).ok()?;
+        let stat = fstat(self.open(names, OFlags::RDONLY).ok()?).ok()?;
         Some(stat.st_size as u64)
     }
 

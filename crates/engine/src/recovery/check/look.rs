@@ -10,7 +10,7 @@ use crate::stage::sums::Sums;
 use crate::stage::{self, StageError, Stop};
 use crate::{Error, Result};
 use meta::descent::Descent;
-use object::host::descriptor_path;
+use object::host::{descriptor_path, fstat, remembered};
 use object::target::{Reach, own_part};
 use policy::cluster::look::part_of;
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
@@ -219,7 +219,7 @@ impl Checker {
                 return Ok(None);
             }
         };
-        let stat = fs::fstat(&fd)?;
+        let stat = fstat(&fd)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 let stamp = Stamp::before_reading(&fd)?;
@@ -241,7 +241,7 @@ impl Checker {
         let opened = match &self.behalf {
             None => open(flags, &daemon()),
             Some(Behalf { who, .. }) => open(OFlags::PATH, who).and_then(|reached| {
-                match FileType::from_raw_mode(fs::fstat(&reached)?.st_mode) {
+                match FileType::from_raw_mode(remembered(&reached)?.st_mode) {
                     FileType::RegularFile => {
                         let again = descriptor_path(&reached);
                         Ok(fs::open(again, flags | OFlags::CLOEXEC, Mode::empty())?)
@@ -420,7 +420,7 @@ impl Checker {
 
     /// Whether the path still leads to the inode.
     fn leads_to(&self, names: &[String], inode: u64) -> bool {
-        let stat = self.open(names, OFlags::RDONLY).and_then(|fd| Ok(fs::fstat(fd)?));
+        let stat = self.open(names, OFlags::RDONLY).and_then(|fd| Ok(remembered(fd)?));
         stat.is_ok_and(|stat| stat.st_ino == inode)
     }
 

@@ -9,6 +9,7 @@ use super::{CheckOptions, Checker, Finding, FindingKind, Outcome};
 use crate::Result;
 use crate::file::File;
 use crate::stage::Stop;
+use object::host::{fstat, remembered};
 use object::target::TargetError;
 use policy::{ObjectId, TargetId};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -56,7 +57,7 @@ pub(super) struct Stamp {
 
 impl Stamp {
     fn now(directory: &OwnedFd) -> Result<Stamp> {
-        let stat = fs::fstat(directory)?;
+        let stat = fstat(directory)?;
         Ok(Stamp { inode: stat.st_ino, changed: (stat.st_ctime, stat.st_ctime_nsec) })
     }
 
@@ -112,7 +113,8 @@ impl Checker {
                 Err(Errno::NOENT) => continue,
                 opened => opened?,
             };
-            if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) == FileType::RegularFile && is_stub(entry.file_name()) {
+            if FileType::from_raw_mode(remembered(&fd)?.st_mode) == FileType::RegularFile && is_stub(entry.file_name())
+            {
                 files.push(self.files.get_or_open(fd)?);
             }
         }

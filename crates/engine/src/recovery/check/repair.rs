@@ -7,6 +7,7 @@ use crate::stage::place::open_at;
 use crate::stage::progress::Meter;
 use crate::stage::{Report, StageError, Stop, work_off_here};
 use crate::{Error, Result};
+use object::host::fstat;
 use parking_lot::Mutex;
 use policy::layout::Reason;
 use policy::protect::repair_order;
@@ -64,7 +65,7 @@ impl Checker {
     pub(super) fn repair_one(&self, candidate: &Candidate) -> Result<()> {
         let stub = self.open(&candidate.path, OFlags::RDWR)?;
         if let Some(Behalf { who, repairs_readable }) = &self.behalf {
-            let owner = fs::fstat(&stub)?.st_uid;
+            let owner = fstat(&stub)?.st_uid;
             let reads = || open_at(self.volume.tree(), &candidate.path, OFlags::RDONLY | OFlags::NOFOLLOW, who).is_ok();
             if owner != who.uid && !(*repairs_readable && reads()) {
                 return Err(Error::Invalid(format!(

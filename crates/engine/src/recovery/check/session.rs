@@ -6,6 +6,7 @@ use super::request::{Account, Answer, Begun, WireTask};
 use super::{CheckOptions, Checker};
 use crate::Result;
 use crate::stage::{Progress, Stop};
+use object::host::remembered;
 use parking_lot::{Mutex, MutexGuard};
 use policy::ObjectId;
 use std::collections::BTreeMap;
@@ -169,7 +170,7 @@ impl Checker {
     fn names_of(&self, inode: u64, found: &Found) -> Option<Vec<String>> {
         let is_it = |names: &[String]| {
             let opened = self.open(names, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK);
-            opened.is_ok_and(|fd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_ino == inode))
+            opened.is_ok_and(|fd| remembered(fd).is_ok_and(|stat| stat.st_ino == inode))
         };
         for directory in found.directories.keys() {
             let Ok(fd) = self.open(directory, rustix::fs::OFlags::RDONLY) else { continue };

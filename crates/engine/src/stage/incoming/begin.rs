@@ -8,6 +8,7 @@ use crate::stage::place::Place;
 use crate::stage::record::{Progress, Units};
 use crate::stage::sources::Sources;
 use crate::stage::{Result, StageError, Stager, Transfer};
+use object::host::fstat;
 use parking_lot::Mutex;
 use policy::layout::Reason;
 use rustix::fd::OwnedFd;
@@ -93,7 +94,7 @@ impl<'a> Incoming<'a> {
         let whole = file
             .layout()
             .is_none_or(|l| l.objects().all(|(_, o)| states.get(o.target).is_some_and(|t| t.state().accepts_io())));
-        let pristine = file.source()?.is_none() && fs::fstat(&stub)?.st_nlink == 1;
+        let pristine = file.source()?.is_none() && fstat(&stub)?.st_nlink == 1;
         let Some(units) = units.filter(|_| whole && pristine) else { return Ok(None) };
         let sums = open_sums(transfer, key)?;
         let (progress, unsynced) = (Mutex::new((earlier, units, Unsaved::nothing())), AtomicBool::new(false));

@@ -9,7 +9,7 @@ use crate::stage::sources::Sources;
 use crate::stage::{Result, StageError, Stager, sums};
 use meta::quota::Reserved;
 use object::host;
-use object::host::descriptor_path;
+use object::host::{descriptor_path, fstat};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -45,7 +45,7 @@ impl Incoming<'_> {
         if !goes_on() {
             return Err(StageError::Stopped);
         }
-        let reserved = self.transfer.reserve(place, &fs::fstat(&self.stub)?, self.size)?;
+        let reserved = self.transfer.reserve(place, &fstat(&self.stub)?, self.size)?;
         place.put(self.stub.as_fd(), replace, who)?;
         self.file.say_staged_as(&place.shown);
         self.file.forget_payers();
@@ -84,12 +84,12 @@ impl Stager {
     /// Removes the objects of a file that lost its last name, after its last use by an application, a move or this
     /// staging.
     fn remove_replaced(&self, place: &Place, old: &OwnedFd) -> Result<()> {
-        let stat = fs::fstat(old)?;
+        let stat = fstat(old)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Ok(());
         }
         let file = self.files.get_or_open(old.try_clone().map_err(|_| Errno::MFILE)?)?;
-        if file.is_nameless(|| fs::fstat(old).ok().map(|stat| stat.st_nlink)) {
+        if file.is_nameless(|| fstat(old).ok().map(|stat| stat.st_nlink)) {
             file.remove_with_last_use();
             // An open file counts for its owner until an application closes it.
             if !file.is_open() && file.stops_counting() {

@@ -9,10 +9,11 @@ use super::look::{ScannedFile, open, read_ns};
 use crate::control::Caller;
 use crate::daemon::Core;
 use engine::stage::offloaded;
+use object::host::fstat;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, fstat, linkat, openat, openat2, renameat, renameat_with,
-    statat, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, linkat, openat, openat2, renameat, renameat_with, statat,
+    unlinkat,
 };
 use rustix::io::{Errno, Result};
 use std::ffi::CString;

@@ -181,17 +181,17 @@ impl Handle for FileHandle {
     }
 
     fn len(&self) -> Result<u64, Errno> {
-        Ok(rustix::fs::fstat(&self.fd)?.st_size as u64)
+        Ok(crate::host::fstat(&self.fd)?.st_size as u64)
     }
 
     fn allocated(&self) -> Result<u64, Errno> {
         const BLOCK_BYTES: u64 = 512; // the unit of st_blocks, whatever the file system's own
-        Ok(rustix::fs::fstat(&self.fd)?.st_blocks as u64 * BLOCK_BYTES)
+        Ok(crate::host::fstat(&self.fd)?.st_blocks as u64 * BLOCK_BYTES)
     }
 
     #[allow(clippy::useless_conversion, reason = "it has 32 bits on some machines")]
     fn names(&self) -> Result<u64, Errno> {
-        Ok(rustix::fs::fstat(&self.fd)?.st_nlink.into())
+        Ok(crate::host::fstat(&self.fd)?.st_nlink.into())
     }
 
     fn advise(&self, advice: Advice) {
