@@ -224,10 +224,11 @@ impl File {
                 loaded = Some((generation, stamp));
             }
             self.source.take_over(self.stub.source()?.as_deref());
-            self.has_sums.store(self.stub.has_sums()?, Ordering::Release);
+            self.has_sums.store(self.layout().is_some() && self.stub.has_sums()?, Ordering::Release);
             self.forget_all();
         }
-        let cut = self.stub.cut_to()?;
+        // Without objects there is nothing that a truncation could have left.
+        let is_whole = self.layout().is_none() || self.stub.cut_to()?.is_none();
         // A settlement or a write between the size of the stub and that of memory would be undone.
         let _extend = self.extend.lock();
         let size = self.stub.size()?;
@@ -238,7 +239,7 @@ impl File {
             // Other nodes settled the size of the lost number.
             (state.behind, state.dirty) = (false, false);
         }
-        let clean = cut.is_none() && !state.dirty && loaded.is_some_and(|(_, stamp)| stamp != 0);
+        let clean = is_whole && !state.dirty && loaded.is_some_and(|(_, stamp)| stamp != 0);
         let behind = state.behind;
         (state.loaded, state.searched) = (loaded, false);
         drop(state);
@@ -311,8 +312,8 @@ impl File {
     }
 
     /// Updates the state in memory, as for an open.
-    pub(super) fn refresh_held(&self, holds: &Holds) -> Result<()> {
-        let right = self.right(holds, Use::Read)?;
+    pub(super) fn refresh_held(&self, holds: &Holds, usage: Use) -> Result<()> {
+        let right = self.right(holds, usage)?;
         self.take_longer_size(&right, u64::MAX)?;
         if !right.permit.mode.caches() {
             self.forget_all();

@@ -10,6 +10,7 @@ use super::{File, Holds};
 use crate::{Error, Result};
 use policy::cluster::share::{self, Written};
 use policy::cluster::{Node, Standing};
+use policy::holders::node::Use;
 use policy::layout::{ObjectState, Position};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -104,9 +105,14 @@ impl File {
 
     /// Updates the view, since other nodes may have changed the file. Returns whether the layout changed.
     pub fn refresh(self: &Arc<Self>) -> Result<bool> {
+        self.refresh_for(Use::Read)
+    }
+
+    /// As `refresh`, with the right to a use that follows.
+    pub fn refresh_for(self: &Arc<Self>, usage: Use) -> Result<bool> {
         let Some(holds) = self.holds() else { return Ok(false) };
         let view = self.view();
-        self.refresh_held(holds)?;
+        self.refresh_held(holds, usage)?;
         Ok(!self.same_view(&view))
     }
 

@@ -7,6 +7,7 @@ use meta::stub::Inode;
 use meta::stub::real::FdStub;
 use object::host::remembered;
 use parking_lot::Mutex;
+use policy::holders::node::Use;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -60,15 +61,21 @@ impl FileTable {
 
     /// As [`FileTable::get_or_open`], with a descriptor that the caller continues to use.
     pub fn get_or_share(&self, stub: Arc<OwnedFd>) -> Result<Arc<File>> {
-        self.of_stub(stub, false)
+        self.get_or_share_for(stub, Use::Read)
+    }
+
+    /// As `get_or_share`, with the right to a use that follows.
+    pub fn get_or_share_for(&self, stub: Arc<OwnedFd>, usage: Use) -> Result<Arc<File>> {
+        self.of_stub(stub, Some(usage))
     }
 
     /// The file behind a stub that was just created.
     pub fn get_or_make(&self, stub: Arc<OwnedFd>) -> Result<Arc<File>> {
-        self.of_stub(stub, true)
+        self.of_stub(stub, None)
     }
 
-    fn of_stub(&self, stub: Arc<OwnedFd>, new: bool) -> Result<Arc<File>> {
+    /// `usage`: the next use; `None`: the file was just created.
+    fn of_stub(&self, stub: Arc<OwnedFd>, usage: Option<Use>) -> Result<Arc<File>> {
         let stat = remembered(&stub)?;
         let inode = (stat.st_dev, stat.st_ino);
         let mut shard = self.shard(inode).lock();
@@ -77,20 +84,20 @@ impl FileTable {
         {
             known.offer(stub);
             drop(shard);
-            file.refresh()?; // other nodes may have changed it since it was opened here
+            file.refresh_for(usage.unwrap_or(Use::Read))?; // other nodes may have changed it since it was opened here
             return Ok(file);
         }
         let stub = Arc::new(FdStub::sharing(stub, &self.namespace, self.pool.cluster.get().is_some()));
         let held = self.pool.holds.get().is_some();
-        let file = match new || held {
+        let file = match usage.is_none() || held {
             true => File::made(stub.clone(), self.pool.clone()),
             false => File::open(stub.clone(), self.pool.clone())?,
         };
         shard.entries.insert(inode, Entry { file: Arc::downgrade(&file), stub: Arc::downgrade(&stub) });
         shard.clear();
         drop(shard);
-        if held && !new {
-            file.refresh()?;
+        if let Some(usage) = usage.filter(|_| held) {
+            file.refresh_for(usage)?;
         }
         self.pool.numbered.add(&file);
         Ok(file)

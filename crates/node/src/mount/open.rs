@@ -12,9 +12,11 @@ use engine::cache::WeakStream;
 use engine::file::{Happened, Payer};
 use meta::namespace::{FRESH, LOST, Node, NodeId, Removed};
 use object::host;
+use object::host::{fstat, remembered};
 use parking_lot::Mutex;
 use policy::cluster::names;
-use rustix::fs::{Stat, fstat};
+use policy::holders::node::Use;
+use rustix::fs::Stat;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -165,8 +167,8 @@ pub struct User<'a> {
 
 impl User<'_> {
     /// Reads changes of the stub by other nodes, unless they were read just now.
-    pub fn refresh(&self) -> Result<()> {
-        if self.looked { Ok(()) } else { self.open.file.refresh().map(drop) }
+    pub fn refresh(&self, usage: Use) -> Result<()> {
+        if self.looked { Ok(()) } else { self.open.file.refresh_for(usage).map(drop) }
     }
 
     /// Keeps the user, whom [`Server::leave`] removes.
@@ -184,17 +186,22 @@ impl Drop for User<'_> {
 impl Server {
     /// Uses a file by its node. Opens its stub if it is not open.
     pub fn user(&self, id: NodeId) -> Result<User<'_>> {
+        self.user_for(id, Use::Read)
+    }
+
+    /// As `user`, for a use that follows.
+    pub fn user_for(&self, id: NodeId, usage: Use) -> Result<User<'_>> {
         if let Some(open) = self.open.enter(id) {
             return Ok(User { server: self, open, uid: OWN, looked: false });
         }
         let stub = self.parts.namespace.open_stub(id)?;
-        self.user_of_stub(id, stub)
+        self.user_of_stub(id, stub, usage)
     }
 
     /// Uses the file behind a stub that was just opened.
-    pub fn user_of_stub(&self, id: NodeId, stub: OwnedFd) -> Result<User<'_>> {
+    pub fn user_of_stub(&self, id: NodeId, stub: OwnedFd, usage: Use) -> Result<User<'_>> {
         let stub = Arc::new(stub);
-        self.user_of_file(id, stub.clone(), self.parts.files.get_or_share(stub)?)
+        self.user_of_file(id, stub.clone(), self.parts.files.get_or_share_for(stub, usage)?)
     }
 
     /// Uses the file behind a stub that was made just now.
@@ -254,7 +261,7 @@ impl Server {
     /// file by now.
     pub fn user_of_removed(&self, removed: &mut Removed) -> Option<Option<User<'_>>> {
         let Some(stub) = removed.stub.take() else { return Some(None) };
-        match self.user_of_stub(removed.id, stub) {
+        match self.user_of_stub(removed.id, stub, Use::Read) {
             Ok(user) => {
                 // The payers are resolved by the file's name, which it still has.
                 user.open.file.learn_payers();
@@ -307,7 +314,7 @@ impl Server {
         }
         open.file.tell(Happened::Removed);
         let Some(layout) = open.file.layout() else { return };
-        let home = fstat(open.stub()).map(|stat| stat.st_dev).ok();
+        let home = remembered(open.stub()).map(|stat| stat.st_dev).ok();
         let device = |target| self.parts.targets.get(target).and_then(|t| t.space().device);
         let beside = home.is_some() && layout.objects().all(|(_, object)| device(object.target) == home);
         // Other nodes may read the objects.

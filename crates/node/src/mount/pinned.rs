@@ -8,6 +8,7 @@ use super::answer::Made;
 use super::slow::OWN;
 use crate::Result;
 use meta::namespace::{LOST, NodeId};
+use policy::holders::node::Use;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -48,7 +49,7 @@ impl Server {
 
     fn pin_file(self: &Arc<Self>, id: NodeId) -> Result<()> {
         let user = self.user(id)?;
-        user.refresh()?;
+        user.refresh(Use::Read)?;
         user.open.stat()?; // kept for the kernel's next request
         user.open.set_pinned(Instant::now());
         self.keep_open(&user.open, LOST, OWN);

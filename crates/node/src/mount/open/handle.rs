@@ -15,10 +15,12 @@ use engine::volume::{Io, Passthrough};
 use fuser::{BackingId, FopenFlags, ReplyOpen};
 use meta::namespace::{Caller, NodeId};
 use object::admission::Held;
+use object::host::fstat;
 use parking_lot::Mutex;
 use policy::advice::Reader;
+use policy::holders::node::Use;
 use policy::holders::{Mode, OpenRequest};
-use rustix::fs::{OFlags, Stat, fstat};
+use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -82,7 +84,7 @@ impl Server {
         if id == STATS_ID {
             return answer.give(self.open_stats(caller.uid));
         }
-        match self.user(id) {
+        match self.user_for(id, next_use(flags)) {
             Ok(user) if user.open.file.is_in_stub() => self.open_user(caller, user, flags, answer),
             Ok(user) => {
                 // The open may need the target, to open the object for the kernel or to cut it.
@@ -151,7 +153,7 @@ impl Server {
         if !user.open.is_of(&node) {
             return Err(Errno::STALE.into()); // the kernel looks the name up again
         }
-        match user.refresh() {
+        match user.refresh(next_use(flags)) {
             // The file was removed after the kernel's lookup, and is opened as it was then.
             Err(error) if error.is_gone() && user.open.is_pinned() => {}
             done => done?,
@@ -255,6 +257,15 @@ impl Server {
         handle.open.file.closed();
         handle.open.file.tell(Happened::Closed { write: handle.writable });
         self.leave(&handle.open, handle.uid());
+    }
+}
+
+/// The use that probably follows an open. A handle that also reads may never write.
+fn next_use(flags: OFlags) -> Use {
+    match flags.contains(OFlags::TRUNC) {
+        true => Use::Alone,
+        false if flags.contains(OFlags::WRONLY) => Use::Write,
+        false => Use::Read,
     }
 }
 
