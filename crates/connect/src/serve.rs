@@ -98,8 +98,8 @@ impl FileSystem for Shared {
     }
 
     fn ttl(&self) -> Ttl {
-        let attr = self.options.attr_timeout;
-        Ttl { entry: self.options.entry_timeout, attr, directory: attr }
+        let (entry, attr) = (self.options.entry_timeout, self.options.attr_timeout);
+        Ttl { entry, directory_entry: entry, attr, directory: attr }
     }
 
     fn shown(&self, id: NodeId, stat: Stat) -> FileAttr {

@@ -41,8 +41,8 @@ pub use real_paths::real_paths;
 pub use roster::Followed;
 pub use sections::{
     Accounting, Burst, Cache, Checksums, ConnectionsConfig, Endpoint, Health, Io, Jobs, LayoutConfig, Mount, Mover,
-    Offload, Passthrough, Purge, PurgeRule, QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Scrub,
-    StateStore, Stripes, Summed, Tiering, TieringPolicy,
+    Names, Offload, Passthrough, Purge, PurgeRule, QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS,
+    Scrub, StateStore, Stripes, Summed, Tiering, TieringPolicy,
 };
 #[cfg(any(test, feature = "doubles"))]
 pub use servers::NoServers;

@@ -106,6 +106,8 @@ pub struct Options {
     pub entry_timeout: Duration,
     /// Time for which the kernel may cache attributes.
     pub attr_timeout: Duration,
+    /// Time for which it may cache names and attributes of directories; `None`: as those of files.
+    pub directory_timeout: Option<Duration>,
     /// Whether other users may use the mount; `None`: if run by root.
     pub allow_other: Option<bool>,
     /// Whether the kernel may read and write one-object files by itself.
@@ -127,6 +129,7 @@ impl Default for Options {
             threads: (2 * cores).max(8),
             entry_timeout: Duration::from_secs(1),
             attr_timeout: Duration::from_secs(1),
+            directory_timeout: None,
             allow_other: None,
             passthrough: Passthrough::Auto,
             io: Io::Auto,

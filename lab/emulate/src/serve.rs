@@ -111,7 +111,7 @@ impl FileSystem for Shared {
     }
 
     fn ttl(&self) -> Ttl {
-        Ttl { entry: names::TTL, attr: names::TTL, directory: names::TTL }
+        Ttl { entry: names::TTL, directory_entry: names::TTL, attr: names::TTL, directory: names::TTL }
     }
 
     fn shown(&self, id: NodeId, stat: Stat) -> FileAttr {

@@ -25,6 +25,7 @@ mod local;
 mod locks;
 mod moved;
 mod mpi;
+mod names;
 mod promised;
 mod quotas;
 mod random;

@@ -18,7 +18,9 @@ pub use accounting::Accounting;
 pub use burst::Burst;
 pub use cache::{Cache, CacheKeys};
 pub use endpoint::Endpoint;
-pub use files::{Checksums, Health, Io, LayoutConfig, Mount, Mover, Passthrough, Prefer, Recovery, Scrub, Summed};
+pub use files::{
+    Checksums, Health, Io, LayoutConfig, Mount, Mover, Names, Passthrough, Prefer, Recovery, Scrub, Summed,
+};
 pub use jobs::{Jobs, Offload, QueueName, Replication, ReplicationPolicy};
 pub use purge::{Purge, PurgeRule};
 pub use stage::Stage;

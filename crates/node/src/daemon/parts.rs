@@ -21,7 +21,7 @@ use engine::mover::Mover;
 use engine::recovery::{Checker, Repair};
 use engine::source::Opener;
 use engine::stage::Stager;
-use engine::volume::{Config, FileServers, Problem, Problems, Volume};
+use engine::volume::{Config, FileServers, Names, Problem, Problems, Volume};
 use meta::messages::Message;
 use meta::namespace::Namespace;
 use meta::places::Places;
@@ -305,12 +305,14 @@ fn mount(
         openers: Some(openers),
     };
     let state = volume.state_dir().canonicalize().unwrap_or_else(|_| volume.state_dir().to_path_buf());
-    // Changes of names and attributes by other nodes must be visible at once.
+    // Changes of names and attributes by other nodes must be visible at once, but for names of directories if chosen.
     let remembered = |span| if config.is_shared() { Duration::ZERO } else { span };
+    let caches = config.is_shared() && config.mount.names == Names::Cached;
     let options = Options {
         threads: config.mount.threads,
         entry_timeout: remembered(config.mount.entry_timeout),
         attr_timeout: remembered(config.mount.attr_timeout),
+        directory_timeout: caches.then_some(config.mount.entry_timeout),
         allow_other: config.mount.allow_other,
         passthrough: config.mount.passthrough,
         io: config.mount.io,

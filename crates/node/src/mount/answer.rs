@@ -157,7 +157,7 @@ replies! {
     ReplyLseek, u64: |reply, at, _| reply.offset(at as i64);
     ReplyAttr, FileAttr: |reply, attr, ttl| reply.attr(&ttl.of(&attr), &attr);
     ReplyEntry, (FileAttr, Generation): |reply, (attr, generation), ttl|
-        reply.entry_with_ttls(&ttl.of(&attr), &ttl.entry, &attr, generation);
+        reply.entry_with_ttls(&ttl.of(&attr), &ttl.name_of(&attr), &attr, generation);
     ReplyStatfs, StatVfs: |reply, s, _| {
         let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
         let (block, fragment, name_max) = (narrow(s.f_bsize), narrow(s.f_frsize), narrow(s.f_namemax));
@@ -171,7 +171,7 @@ replies! {
         }
     };
     ReplyCreate, (FileAttr, Generation, Opened): |reply, (attr, generation, opened), ttl| {
-        let (Opened { handle, flags, backing }, ttl) = (opened, &ttl.both());
+        let (Opened { handle, flags, backing }, ttl) = (opened, &ttl.both(&attr));
         match backing {
             Some(backing) => {
                 reply.created_passthrough(ttl, &attr, generation, FileHandle(handle), flags, &backing);
@@ -242,8 +242,10 @@ impl Value {
 /// Validity of names and attributes in the kernel's cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Ttl {
-    /// Validity of names.
+    /// Validity of names of files.
     pub entry: Duration,
+    /// Validity of names of directories.
+    pub directory_entry: Duration,
     /// Validity of attributes of files.
     pub attr: Duration,
     /// Validity of attributes of directories.
@@ -252,8 +254,12 @@ pub struct Ttl {
 
 impl Ttl {
     /// The shorter time, for replies with one time for both.
-    pub fn both(&self) -> Duration {
-        self.entry.min(self.attr)
+    fn both(&self, attr: &FileAttr) -> Duration {
+        self.name_of(attr).min(self.of(attr))
+    }
+
+    fn name_of(&self, attr: &FileAttr) -> Duration {
+        if attr.kind == FileType::Directory { self.directory_entry } else { self.entry }
     }
 
     fn of(&self, attr: &FileAttr) -> Duration {
@@ -307,7 +313,7 @@ impl Answer<ReplyDirectoryPlus> {
                 Ok(known) => Some(known),
             };
             if let Some((id, generation, attr)) = known {
-                let ttl = self.ttl.both();
+                let ttl = self.ttl.both(&attr);
                 if self.reply.add(INodeNo(id), entry.next, &entry.name, &ttl, &attr, Generation(generation)) {
                     if !dots {
                         namespace.forget(id, 1);

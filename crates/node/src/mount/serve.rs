@@ -79,10 +79,12 @@ impl FileSystem for Server {
     }
 
     fn ttl(&self) -> Ttl {
-        let attr = self.options.attr_timeout;
+        let (entry, attr) = (self.options.entry_timeout, self.options.attr_timeout);
+        let of_directories = |of_files| self.options.directory_timeout.unwrap_or(of_files);
         // On a path walk the kernel requests the attributes of each directory after its name, whose answer had them.
         // Names are requested each time all the same.
-        Ttl { entry: self.options.entry_timeout, attr, directory: attr.max(DIRECTORY_TTL) }
+        let directory = of_directories(attr).max(DIRECTORY_TTL);
+        Ttl { entry, directory_entry: of_directories(entry), attr, directory }
     }
 
     fn shown(&self, id: NodeId, stat: Stat) -> FileAttr {

@@ -78,6 +78,16 @@ words! {
     }
 }
 
+words! {
+    /// Whether a node may keep names of directories that other nodes change.
+    Names {
+        /// Each use of a path looks up all its names.
+        AtOnce = "at-once",
+        /// Names of directories count for `entry_timeout`.
+        Cached = "cached",
+    }
+}
+
 section! {
     /// `[mount]`
     Mount {
@@ -87,6 +97,10 @@ section! {
         entry_timeout: Duration = span(Duration::ZERO..=DAY), "1s";
         /// Time for which the kernel may keep attributes without a new request.
         attr_timeout: Duration = span(Duration::ZERO..=DAY), "1s";
+        /// On several nodes: "at-once" shows a directory that another node renamed, replaced or removed at once;
+        /// "cached" after `entry_timeout` at the latest. Files and their attributes are shown at once in both cases, and
+        /// `entry_timeout` and `attr_timeout` have no other effect.
+        names: Names = choice(Names::WORDS), "at-once";
         /// Whether other users may use the mount. The default is yes if run by root, else no.
         allow_other: Option<bool> = optional(flag), true else None;
         /// "auto" lets the kernel read and write files on one target by itself where it can; "off" never.
