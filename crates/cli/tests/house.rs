@@ -3,6 +3,8 @@
 
 #[path = "house/folders.rs"]
 mod folders;
+#[path = "house/one_place.rs"]
+mod one_place;
 #[path = "house/prose.rs"]
 mod prose;
 #[path = "house/sizes.rs"]
@@ -418,75 +420,4 @@ fn every_machine_has_a_page() {
     let parent = |name: &str| name.rsplit_once("::").map(|(parent, _)| parent.to_owned()).unwrap_or_default();
     let mute = modules.iter().filter(|name| !named.contains(*name) && !named.contains(&parent(name)));
     complain("machines without a page in docs/internals/machines", &mute.cloned().collect::<Vec<_>>());
-}
-
-/// Calls that start a process or change what a thread may do.
-const OF_RIGHTS: [&str; 10] = [
-    "Command::new(",
-    "pre_exec(",
-    "set_thread_",
-    ".uid(",
-    ".gid(",
-    "unistd::set",
-    "libc::set",
-    "set_capabilities(",
-    "secure_bits(",
-    "set_no_new_privs(",
-];
-
-/// Product files besides `engine::rights` that contain such calls, with the reason.
-const WITH_RIGHTS: [(&str, &str); 16] = [
-    ("crates/cli/src/command/doctor/looks.rs", "the program itself, with the caller's rights"),
-    ("crates/cli/src/command/down.rs", "fusermount3, with the caller's rights"),
-    ("crates/cli/src/command/job/elsewhere.rs", "commands of a scheduler, with the caller's rights"),
-    ("crates/cli/src/command/up.rs", "the daemon, with the caller's rights"),
-    ("crates/cli/src/users.rs", "id and getent, with the caller's rights"),
-    ("crates/connect/src/private.rs", "the cleaner of the daemon's own mounts"),
-    ("crates/connect/src/recipe.rs", "the daemon's own mounts"),
-    ("crates/jobs/src/exec/attempt.rs", "the program itself, which takes the user's rights before the user's command"),
-    ("crates/jobs/src/exec/become_user.rs", "the user's command, after `Rights::take_for_good`"),
-    ("crates/jobs/src/exec/outside.rs", "the supervisor: the program itself, with the daemon's rights"),
-    ("crates/jobs/src/queue.rs", "questions to a scheduler, with words that no user chooses"),
-    ("crates/jobs/src/scheduler/slurm.rs", "sbatch --test-only, with the caller's rights"),
-    ("crates/node/src/adapt/burst/tend.rs", "fstrim of the daemon's own targets"),
-    ("crates/node/src/mount/mountpoint.rs", "fusermount3 for the daemon's own mount"),
-    ("crates/meta/src/namespace/credentials.rs", "the identity of new inodes; nothing is started in between"),
-    ("crates/terminal/src/served.rs", "the program itself, with the caller's rights"),
-];
-
-fn is_product(path: &Path) -> bool {
-    let words: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
-    words[2] == "src" && !words.iter().any(|word| ["tests", "tests.rs", "conformance.rs"].contains(word))
-}
-
-#[test]
-fn threads_of_the_product_are_started_in_one_place() {
-    let starts =
-        |text: &str| ["thread::Builder", "thread::spawn", "thread::scope"].iter().any(|call| text.contains(call));
-    let own = Path::new("crates/object/src/workers.rs");
-    let files =
-        rust_files().into_iter().filter(|(path, _)| path.starts_with("crates") && is_product(path) && path != own);
-    let found = files.filter(|(_, text)| starts(&product(text))).map(|(path, _)| path.display().to_string());
-    complain("threads are started outside `object::workers`", &found.collect::<Vec<_>>());
-}
-
-#[test]
-fn threads_and_processes_for_users_are_started_in_one_place() {
-    let found: BTreeSet<String> = rust_files()
-        .into_iter()
-        .filter(|(path, _)| is_product(path) && !path.starts_with("crates/engine/src/rights"))
-        .filter(|(_, text)| {
-            // A question for ids has no argument.
-            let text = product(text).replace(".uid()", "").replace(".gid()", "");
-            OF_RIGHTS.iter().any(|call| text.contains(call))
-        })
-        .map(|(path, _)| path.display().to_string())
-        .collect();
-    let listed: BTreeSet<String> = WITH_RIGHTS.iter().map(|(path, _)| path.to_string()).collect();
-    let list = |set: &BTreeSet<String>, other: &BTreeSet<String>| set.difference(other).cloned().collect::<Vec<_>>();
-    complain(
-        "rights are taken outside `engine::rights`; use it, or list the file with a reason",
-        &list(&found, &listed),
-    );
-    complain("files without calls that need a reason", &list(&listed, &found));
 }
