@@ -41,6 +41,12 @@ pub enum Work {
         files: u64,
         bytes: usize,
     },
+    /// Writes at the end of one open file.
+    Append {
+        path: String,
+        times: u64,
+        bytes: usize,
+    },
     Stat {
         dir: String,
         files: u64,
@@ -97,6 +103,10 @@ fn carry(work: &Work) -> io::Result<()> {
         Work::Create { dir, files, bytes } => {
             let block = vec![1; *bytes];
             (0..*files).try_for_each(|n| File::create_new(file(dir, n))?.write_all(&block))
+        }
+        Work::Append { path, times, bytes } => {
+            let (mut file, block) = (File::options().append(true).create(true).open(path)?, vec![3; *bytes]);
+            (0..*times).try_for_each(|_| file.write_all(&block))
         }
         Work::Stat { dir, files } => (0..*files).try_for_each(|n| std::fs::metadata(file(dir, n)).map(drop)),
         Work::ReadAll { dir, files, bytes } => (0..*files).try_for_each(|n| {
