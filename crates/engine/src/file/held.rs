@@ -223,7 +223,7 @@ impl File {
                 self.install(layout)?;
                 loaded = Some((generation, stamp));
             }
-            self.source.take_over(self.stub.source()?.as_deref());
+            self.source.forget();
             self.has_sums.store(self.layout().is_some() && self.stub.has_sums()?, Ordering::Release);
             self.forget_all();
         }

@@ -155,13 +155,13 @@ impl File {
     /// mirrors, in recovery, with a source, on a target that is not ok, or not a plain file.
     fn candidate(&self, writes: bool) -> Option<Candidate> {
         // The kernel acknowledges writes without the daemon, so they are charged only when they are settled.
-        if !self.source.is_none() || (writes && self.has_payers()) {
+        if writes && self.has_payers() {
             return None;
         }
         let held = self.is_held();
         let view = self.view();
         let layout = view.layout.as_ref()?;
-        let object = layout.single_object()?;
+        let object = layout.single_object().filter(|_| self.has_no_source())?;
         let works = match self.target_state(object.target) {
             State::Ok => true,
             // Opens that join a hold don't delay the mover further.

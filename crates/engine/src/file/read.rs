@@ -146,7 +146,7 @@ impl File {
         target: TargetId,
         error: TargetError,
     ) -> Failure {
-        let recovery = self.pool.recovery.get().filter(|_| self.source.is_pristine());
+        let recovery = self.pool.recovery.get().filter(|_| self.is_recoverable());
         if let Some(recovery) = recovery {
             self.note(Event::RecoveryAsked { target });
             match recovery.recover(self, piece.at, rows(layout, piece)) {

@@ -7,6 +7,8 @@ use policy::layout::{ObjectState, Position, object_len};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+/// The stub's record was not read since another node may have changed it.
+const UNKNOWN: u8 = 3;
 const NONE: u8 = 0;
 const PRISTINE: u8 = 1;
 const MODIFIED: u8 = 2;
@@ -28,23 +30,35 @@ impl SourceState {
         }
     }
 
-    pub fn is_pristine(&self) -> bool {
-        self.0.load(Ordering::Acquire) == PRISTINE
-    }
-
-    pub fn is_none(&self) -> bool {
-        self.0.load(Ordering::Acquire) == NONE
-    }
-}
-
-impl SourceState {
-    /// Applies the current record, which another node may have changed.
-    pub fn take_over(&self, record: Option<&str>) {
-        self.0.store(SourceState::value(record), Ordering::Release);
+    /// Forgets the record, which another node may have changed.
+    pub fn forget(&self) {
+        self.0.store(UNKNOWN, Ordering::Release);
     }
 }
 
 impl File {
+    /// State of the source; reads the record if it is not known.
+    fn source_state(&self) -> Result<u8> {
+        let state = self.source.0.load(Ordering::Acquire);
+        if state != UNKNOWN {
+            return Ok(state);
+        }
+        let read = SourceState::value(self.stub.source()?.as_deref());
+        // A record that is set at the same time counts.
+        let set = self.source.0.compare_exchange(UNKNOWN, read, Ordering::AcqRel, Ordering::Acquire);
+        Ok(set.map_or_else(|present| if present == UNKNOWN { read } else { present }, |_| read))
+    }
+
+    /// Whether the source may have to be marked as modified before a change.
+    pub(super) fn may_be_pristine(&self) -> bool {
+        !matches!(self.source_state(), Ok(NONE | MODIFIED))
+    }
+
+    /// Whether the file has no source.
+    pub(super) fn has_no_source(&self) -> bool {
+        matches!(self.source_state(), Ok(NONE))
+    }
+
     /// The source record (text), as in the stub.
     pub fn source(&self) -> Result<Option<String>> {
         self.stub.source()
@@ -52,7 +66,7 @@ impl File {
 
     /// Whether the file can be recovered from its source: it has one and was not modified since.
     pub fn is_recoverable(&self) -> bool {
-        self.source.is_pristine()
+        matches!(self.source_state(), Ok(PRISTINE))
     }
 
     /// Replaces or (with `None`) removes the source record.
@@ -73,7 +87,7 @@ impl File {
 
     /// As `ready_to_modify`; with `discard` all bytes are about to be dropped, and nothing is recovered.
     pub(super) fn ready_to_change(self: &Arc<Self>, discard: bool) -> Result<()> {
-        while self.source.is_pristine() {
+        while self.source_state()? == PRISTINE {
             if !discard && let Some((at, rows)) = self.lost_object() {
                 let recovery = self.pool.recovery.get().ok_or_else(|| {
                     Error::Unrecoverable("a part of the file is lost and recovery is not running".into())
@@ -82,7 +96,7 @@ impl File {
                 continue;
             }
             let _io = self.io.write();
-            if !self.source.is_pristine() || (!discard && self.view().has_partial()) {
+            if self.source_state()? != PRISTINE || (!discard && self.view().has_partial()) {
                 continue;
             }
             if let Some(text) = self.stub.source()? {

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 impl File {
     /// Whether a mark on the stub must be changed before the file may be changed.
     pub(super) fn is_guarded(&self) -> bool {
-        self.is_recoverable() || self.has_sums.load(Ordering::Acquire)
+        self.may_be_pristine() || self.has_sums.load(Ordering::Acquire)
     }
 
     /// Invalidates the checksums, also after a loss of power.
