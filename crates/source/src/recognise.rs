@@ -12,55 +12,16 @@ pub struct Recognised {
     pub destination: String,
 }
 
-/// Options of each program that take a value in the next word.
-const SCP_VALUES: &[&str] = &["-c", "-D", "-F", "-i", "-J", "-l", "-o", "-P", "-S", "-X"];
-const SFTP_VALUES: &[&str] = &["-B", "-b", "-c", "-D", "-F", "-i", "-J", "-l", "-o", "-P", "-R", "-S", "-s", "-X"];
-const RSYNC_VALUES: &[&str] = &["-e", "--rsh", "--exclude", "--include", "--bwlimit", "--timeout", "-T", "--temp-dir"];
-const CP_VALUES: &[&str] = &["-S", "--suffix", "-t", "--target-directory"];
-const CURL_VALUES: &[&str] = &[
-    "-o",
-    "--output",
-    "-H",
-    "--header",
-    "-u",
-    "--user",
-    "-A",
-    "--user-agent",
-    "--retry",
-    "--retry-delay",
-    "-m",
-    "--max-time",
-    "--connect-timeout",
-    "--limit-rate",
-    "--cacert",
-    "--cert",
-    "--key",
-    "-x",
-    "--proxy",
-    "-b",
-    "--cookie",
-    "-e",
-    "--referer",
-    "--output-dir",
-    "--url",
-];
-const WGET_VALUES: &[&str] = &[
-    "-O",
-    "--output-document",
-    "-P",
-    "--directory-prefix",
-    "-o",
-    "-a",
-    "-t",
-    "--tries",
-    "-T",
-    "--timeout",
-    "--user",
-    "--password",
-    "--header",
-    "-U",
-    "-w",
-];
+/// Options of each program that take a value in the next word, separated by blanks.
+const SCP_VALUES: &str = "-c -D -F -i -J -l -o -P -S -X";
+const SFTP_VALUES: &str = "-B -b -c -D -F -i -J -l -o -P -R -S -s -X";
+const RSYNC_VALUES: &str = "-e --rsh --exclude --include --bwlimit --timeout -T --temp-dir";
+const CP_VALUES: &str = "-S --suffix -t --target-directory";
+const CURL_VALUES: &str = "\
+    -o --output -H --header -u --user -A --user-agent --retry --retry-delay -m --max-time --connect-timeout \
+    --limit-rate --cacert --cert --key -x --proxy -b --cookie -e --referer --output-dir --url";
+const WGET_VALUES: &str = "\
+    -O --output-document -P --directory-prefix -o -a -t --tries -T --timeout --user --password --header -U -w";
 /// Options that change the request, so that a plain read of the URI would return other data.
 const CURL_OTHER: &[&str] =
     &["-d", "--data", "-X", "--request", "-F", "--form", "-T", "--upload-file", "-r", "--range", "-C"];
@@ -72,7 +33,7 @@ struct CommandWords {
 }
 
 impl CommandWords {
-    fn sort(argv: &[String], with_value: &[&str]) -> CommandWords {
+    fn sort(argv: &[String], with_value: &str) -> CommandWords {
         let mut words = CommandWords { options: Vec::new(), operands: Vec::new() };
         let mut rest = argv.iter();
         while let Some(word) = rest.next() {
@@ -80,7 +41,7 @@ impl CommandWords {
                 words.operands.extend(rest.by_ref().cloned());
             } else if !word.starts_with('-') || word == "-" {
                 words.operands.push(word.clone());
-            } else if with_value.contains(&word.as_str()) {
+            } else if lists(with_value, word) {
                 words.options.push((word.clone(), rest.next().cloned()));
             } else if let Some((name, value)) = word.split_once('=').filter(|_| word.starts_with("--")) {
                 words.options.push((name.to_string(), Some(value.to_string())));
@@ -94,9 +55,9 @@ impl CommandWords {
     }
 
     /// `-sSLo file`: the last letter of a cluster may take the next word.
-    fn split_cluster(&mut self, word: &str, with_value: &[&str], rest: &mut std::slice::Iter<'_, String>) {
+    fn split_cluster(&mut self, word: &str, with_value: &str, rest: &mut std::slice::Iter<'_, String>) {
         let last = word.chars().last().map(|c| format!("-{c}")).unwrap_or_default();
-        if !word.starts_with("--") && word.len() > 2 && with_value.contains(&last.as_str()) {
+        if !word.starts_with("--") && word.len() > 2 && lists(with_value, &last) {
             self.options.push((last, rest.next().cloned()));
         } else {
             self.options.push((word.to_string(), None));
@@ -121,23 +82,23 @@ impl CommandWords {
     }
 }
 
+/// Whether a list of options, separated by blanks, has one.
+fn lists(options: &str, option: &str) -> bool {
+    options.split(' ').any(|other| other == option)
+}
+
 /// `-P2222`: a short option with its value in the same word.
-fn glued<'a>(word: &'a str, with_value: &[&str]) -> Option<&'a str> {
+fn glued<'a>(word: &'a str, with_value: &str) -> Option<&'a str> {
     let name = word.get(..2).filter(|_| word.len() > 2 && !word.starts_with("--"))?;
-    with_value.contains(&name).then_some(name)
+    lists(with_value, name).then_some(name)
 }
 
 /// The source and destination of a command, if it copies a single file and names both.
 pub fn recognise(argv: &[String]) -> Option<Recognised> {
     let (program, rest) = argv.split_first()?;
     let found = match program.rsplit('/').next()? {
-        "scp" => {
-            let words = CommandWords::sort(rest, SCP_VALUES);
-            let (from, to) = words.pair().filter(|_| !recursive(&words))?;
-            recognised(ssh_uri(from, words.value(&["-P"]))?, to)
-        }
-        "sftp" => {
-            let words = CommandWords::sort(rest, SFTP_VALUES);
+        program @ ("scp" | "sftp") => {
+            let words = CommandWords::sort(rest, if program == "scp" { SCP_VALUES } else { SFTP_VALUES });
             let (from, to) = words.pair().filter(|_| !recursive(&words))?;
             recognised(ssh_uri(from, words.value(&["-P"]))?, to)
         }
