@@ -301,20 +301,18 @@ impl Target {
     }
 
     /// Executes `op` on a worker of this target and waits for it, at most until the deadline.
-    pub fn run<T, F>(&self, op: F) -> Result<T, TargetError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
-    {
+    pub fn run<T: Send + 'static>(
+        &self,
+        op: impl FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
+    ) -> Result<T, TargetError> {
         self.submit(op).wait()
     }
 
     /// Queues `op` for a worker of this target, so that several targets work at the same time.
-    pub fn submit<T, F>(&self, op: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
-    {
+    pub fn submit<T: Send + 'static>(
+        &self,
+        op: impl FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
+    ) -> Pending<T> {
         if self.state() == State::Failed {
             return Pending::ready(Err(self.refusal()));
         }
@@ -323,11 +321,11 @@ impl Target {
 
     /// As [`Target::submit`], but a prefetch queues behind awaited operations, and the call never waits for room in the
     /// queue. Refused with `Deadline` if the queue is so full that it might wait.
-    pub fn try_submit<T, F>(&self, class: Class, op: F) -> Result<Pending<T>, TargetError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
-    {
+    pub fn try_submit<T: Send + 'static>(
+        &self,
+        class: Class,
+        op: impl FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
+    ) -> Result<Pending<T>, TargetError> {
         if self.state() == State::Failed {
             return Err(self.refusal());
         }

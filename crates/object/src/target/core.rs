@@ -68,19 +68,15 @@ pub struct Core {
 /// Share of its bytes (1/64) that a full target must have free before it is used again. A guess.
 const LITTLE_SHARE: u64 = 64;
 
+/// All states, each at its place in `Core::published`.
+const STATES: [State; 5] = [State::Ok, State::Suspect, State::Failed, State::Draining, State::ReadOnly];
 const DOUBT: u8 = 8;
 const TAKES_NEW: u8 = 16;
 
 fn encode(health: &Health) -> u8 {
-    let state = match health.state() {
-        State::Ok => 0,
-        State::Suspect => 1,
-        State::Failed => 2,
-        State::Draining => 3,
-        State::ReadOnly => 4,
-    };
+    let state = STATES.iter().position(|state| *state == health.state()).expect("every state is there");
     let flag = |set, flag| if set { flag } else { 0 };
-    state | flag(health.in_doubt(), DOUBT) | flag(health.accepts_new_objects(), TAKES_NEW)
+    state as u8 | flag(health.in_doubt(), DOUBT) | flag(health.accepts_new_objects(), TAKES_NEW)
 }
 
 fn probe_by(medium: &dyn Medium, durable: bool) -> Result<(), Errno> {
@@ -147,13 +143,7 @@ impl Core {
     }
 
     pub fn state(&self) -> State {
-        match self.published.load(Ordering::Relaxed) & (DOUBT - 1) {
-            0 => State::Ok,
-            1 => State::Suspect,
-            2 => State::Failed,
-            3 => State::Draining,
-            _ => State::ReadOnly,
-        }
+        STATES[usize::from(self.published.load(Ordering::Relaxed) & (DOUBT - 1))]
     }
 
     /// Whether calls or probes failed it after an order of that time, in milliseconds since 1970.
@@ -267,11 +257,11 @@ impl Core {
     }
 
     /// Hands an operation to a worker in any state of the target, or executes it here.
-    pub fn submit<T, F>(self: &Arc<Core>, class: Class, op: F) -> Pending<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
-    {
+    pub fn submit<T: Send + 'static>(
+        self: &Arc<Core>,
+        class: Class,
+        op: impl FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
+    ) -> Pending<T> {
         if self.shared.execution == Execution::Inline {
             return Pending::ready(self.guarded(op).map_err(|errno| self.error(errno)));
         }

@@ -19,7 +19,7 @@ pub struct Pending<T>(Stage<T>);
 
 enum Stage<T> {
     Ready(Result<T, TargetError>),
-    Under { task: Arc<dyn Outcome<T>>, core: Arc<Core> },
+    Under { task: Arc<Task<T>>, core: Arc<Core> },
 }
 
 /// An operation that was handed over as a prefetch.
@@ -35,15 +35,11 @@ impl Queued {
     }
 }
 
-/// The part of a task that its waiter uses.
-trait Outcome<T>: Work {
-    fn phase(&self) -> &Mutex<Phase<T>>;
-    fn changed(&self) -> &Condvar;
-}
+type Op<T> = Box<dyn FnOnce(&dyn Medium) -> Result<T, Errno> + Send>;
 
 /// An operation with its result.
-pub struct Task<T, F> {
-    op: Mutex<Option<F>>,
+pub struct Task<T> {
+    op: Mutex<Option<Op<T>>>,
     phase: Mutex<Phase<T>>,
     changed: Condvar,
 }
@@ -64,30 +60,14 @@ enum Phase<T> {
     Taken,
 }
 
-impl<T, F> Task<T, F> {
-    pub fn new(op: F, now: Time) -> Task<T, F> {
-        Task { op: Mutex::new(Some(op)), phase: Mutex::new(Phase::Queued { since: now }), changed: Condvar::new() }
+impl<T> Task<T> {
+    pub fn new(op: impl FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static, now: Time) -> Task<T> {
+        let (op, phase) = (Mutex::new(Some(Box::new(op) as Op<T>)), Mutex::new(Phase::Queued { since: now }));
+        Task { op, phase, changed: Condvar::new() }
     }
 }
 
-impl<T, F> Outcome<T> for Task<T, F>
-where
-    T: Send + 'static,
-    F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
-{
-    fn phase(&self) -> &Mutex<Phase<T>> {
-        &self.phase
-    }
-    fn changed(&self) -> &Condvar {
-        &self.changed
-    }
-}
-
-impl<T, F> Work for Task<T, F>
-where
-    T: Send + 'static,
-    F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
-{
+impl<T: Send> Work for Task<T> {
     fn execute(&self, core: &Core) {
         let op = {
             let mut phase = self.phase.lock();
@@ -137,10 +117,7 @@ impl<T: Send + 'static> Pending<T> {
     }
 
     /// Wraps an operation handed to a worker.
-    pub(super) fn under<F>(task: Arc<Task<T, F>>, core: Arc<Core>) -> Pending<T>
-    where
-        F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
-    {
+    pub(super) fn under(task: Arc<Task<T>>, core: Arc<Core>) -> Pending<T> {
         Pending(Stage::Under { task, core })
     }
 
@@ -162,7 +139,7 @@ impl<T: Send + 'static> Pending<T> {
             Stage::Ready(result) => return result,
             Stage::Under { task, core } => (task, core),
         };
-        let mut phase = task.phase().lock();
+        let mut phase = task.phase.lock();
         loop {
             let until = match &*phase {
                 Phase::Done(_) => break,
@@ -179,7 +156,7 @@ impl<T: Send + 'static> Pending<T> {
             if core.now() >= until {
                 return Err(give_up(&mut phase, &core));
             }
-            core.sleep_beside(until, |span| task.changed().wait_for(&mut phase, span));
+            core.sleep_beside(until, |span| task.changed.wait_for(&mut phase, span));
         }
         match std::mem::replace(&mut *phase, Phase::Taken) {
             Phase::Done(result) => {
