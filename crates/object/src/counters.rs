@@ -113,11 +113,16 @@ pub fn quantile_ns(buckets: &[u64; BUCKETS], share: f64) -> u64 {
 
 /// This thread's shard.
 pub fn shard() -> usize {
+    turn() % SHARDS
+}
+
+/// This thread's number among those that asked for one.
+pub(crate) fn turn() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
     MINE.with(|mine| {
         if mine.get() == usize::MAX {
-            mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+            mine.set(NEXT.fetch_add(1, Ordering::Relaxed));
         }
         mine.get()
     })

@@ -11,8 +11,7 @@
 use super::TargetError;
 use parking_lot::Mutex;
 use policy::{TargetId, Time};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Called when an operation on its caller's own thread passed its deadline, at most once per operation.
@@ -82,7 +81,7 @@ impl InlineSlots {
         on_deadline: Option<&Arc<dyn OnDeadline>>,
     ) -> Option<Entered<'_>> {
         let count = self.slots.len();
-        let first = favourite();
+        let first = crate::counters::turn(); // so that threads seldom collide
         let slot = (0..count).map(|i| &self.slots[(first + i) % count]).find(|slot| {
             !slot.busy.load(Ordering::Relaxed)
                 && slot.busy.compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed).is_ok()
@@ -154,17 +153,4 @@ impl Drop for Entered<'_> {
         self.clear();
         self.0.busy.store(false, Ordering::Release);
     }
-}
-
-/// First slot that this thread tries, so that threads seldom collide.
-fn favourite() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static MINE: Cell<Option<usize>> = const { Cell::new(None) });
-    MINE.with(|mine| {
-        mine.get().unwrap_or_else(|| {
-            let first = NEXT.fetch_add(1, Ordering::Relaxed);
-            mine.set(Some(first));
-            first
-        })
-    })
 }

@@ -31,17 +31,6 @@ pub struct TargetsOptions {
     pub slots: Arc<InlineSlots>,
 }
 
-/// File systems already counted: several targets may share one.
-#[derive(Default)]
-struct FileSystems(BTreeSet<u64>);
-
-impl FileSystems {
-    /// Counts a file system. Returns false if it was counted before.
-    fn is_new(&mut self, space: &Space) -> bool {
-        space.device.is_none_or(|device| self.0.insert(device))
-    }
-}
-
 impl TargetsOptions {
     /// For tests: everything on the caller's thread, time counted, defaults for the rest.
     pub fn inline() -> TargetsOptions {
@@ -228,30 +217,16 @@ impl Targets {
     /// Space of all targets that are not failed, each file system counted once. On a draining target the used bytes
     /// count, the free ones do not: no new objects go there.
     pub fn space(&self) -> Space {
-        let mut sum = Space::default();
-        let (mut counted, mut offered) = (FileSystems::default(), FileSystems::default());
-        for target in self.all() {
-            let (state, space) = (target.state(), target.space());
-            if state != State::Failed && counted.is_new(&space) {
-                sum.total_bytes = sum.total_bytes.saturating_add(space.total_bytes);
-            }
-            if !matches!(state, State::Failed | State::Draining) && offered.is_new(&space) {
-                sum.free_bytes = sum.free_bytes.saturating_add(space.free_bytes);
-            }
-        }
-        sum
+        let all: Vec<_> = self.all().iter().map(|target| (target.state(), target.space())).collect();
+        let of =
+            |counts: fn(State) -> bool| sum(all.iter().filter(|(state, _)| counts(*state)).map(|(_, space)| *space));
+        let offered = of(|state| !matches!(state, State::Failed | State::Draining));
+        Space { free_bytes: offered.free_bytes, ..of(|state| state != State::Failed) }
     }
 
     /// Space of all targets of a tier as last measured, failed ones included, each file system counted once.
     pub fn space_on(&self, tier: u8) -> Space {
-        let (mut seen, mut sum) = (FileSystems::default(), Space::default());
-        for space in self.all().iter().filter(|target| target.tier() == tier).map(|target| target.space()) {
-            if seen.is_new(&space) {
-                sum.total_bytes = sum.total_bytes.saturating_add(space.total_bytes);
-                sum.free_bytes = sum.free_bytes.saturating_add(space.free_bytes);
-            }
-        }
-        sum
+        sum(self.all().iter().filter(|target| target.tier() == tier).map(|target| target.space()))
     }
 
     /// Probes all targets at the same time and waits for every answer or its deadline: with hung targets for one
@@ -313,15 +288,12 @@ impl Targets {
     /// counted once.
     pub fn measure_soon(&self, tier: u8) -> u64 {
         let on_tier = self.all().into_iter().filter(|target| target.tier() == tier && target.state() != State::Failed);
-        let (mut seen, mut free) = (FileSystems::default(), 0);
-        for target in on_tier {
+        sum(on_tier.map(|target| {
             let space = target.space();
             target.core.measure();
-            if seen.is_new(&space) {
-                free += space.free_bytes;
-            }
-        }
-        free
+            space
+        }))
+        .free_bytes
     }
 
     /// Executes an order of the operator. Returns the new state.
@@ -449,4 +421,15 @@ impl Drop for Targets {
         self.shared.bell.stop(Duration::ZERO);
         self.shared.looks.stop();
     }
+}
+
+/// Sum of the space of targets, each file system counted once: several targets may share one.
+fn sum(spaces: impl Iterator<Item = Space>) -> Space {
+    let mut seen = BTreeSet::new();
+    let new = spaces.filter(|space| space.device.is_none_or(|device| seen.insert(device)));
+    new.fold(Space::default(), |sum, space| Space {
+        total_bytes: sum.total_bytes.saturating_add(space.total_bytes),
+        free_bytes: sum.free_bytes.saturating_add(space.free_bytes),
+        device: None,
+    })
 }

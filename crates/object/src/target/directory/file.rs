@@ -93,6 +93,14 @@ impl FileHandle {
         }
     }
 
+    fn fallocate(&self, flags: FallocateFlags, offset: u64, len: u64) -> Result<(), Errno> {
+        if len == 0 {
+            return Ok(());
+        }
+        let fd = self.writable()?;
+        retry_on_intr(|| rustix::fs::fallocate(fd, flags, offset, len))
+    }
+
     fn sync_range(&self, offset: u64, len: u64, what: libc::c_uint) {
         let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
         // SAFETY: the descriptor is ours and open, and the call touches no memory of this process. Its result is
@@ -141,31 +149,18 @@ impl Handle for FileHandle {
 
     /// Writes zeros on a file system that cannot punch: the bytes are right, the space stays taken.
     fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        if len == 0 {
-            return Ok(());
-        }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let fd = self.writable()?;
-        match retry_on_intr(|| rustix::fs::fallocate(fd, flags, offset, len)) {
+        match self.fallocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
             Err(Errno::OPNOTSUPP) => self.zero(offset, len),
             other => other,
         }
     }
 
     fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        if len == 0 {
-            return Ok(());
-        }
-        let fd = self.writable()?;
-        retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, len))
+        self.fallocate(FallocateFlags::empty(), offset, len)
     }
 
     fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        if len == 0 {
-            return Ok(());
-        }
-        let fd = self.writable()?;
-        retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, len))
+        self.fallocate(FallocateFlags::KEEP_SIZE, offset, len)
     }
 
     fn knows_holes(&self) -> bool {
