@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 ///
 /// Paths are absolute, below the mount point, and free of `.` and `..`; symbolic links are not resolved: the
 /// implementation must resolve them inside the volume, with the owner's rights.
+#[allow(unused_variables, reason = "a volume without a function ignores its arguments")]
 pub trait Volume: Send + Sync {
     /// Mount point, or `None` while the volume is not mounted.
     fn mount_point(&self) -> Option<PathBuf>;
@@ -31,13 +32,11 @@ pub trait Volume: Send + Sync {
 
     /// Size of a job's stage-in, requested from the sources as the owner. `None` if a source reports no size.
     fn incoming(&self, owner: Caller, wanted: &[StageInput]) -> Option<Incoming> {
-        let _ = (owner, wanted);
         None
     }
 
     /// Bytes still to come of one command of `bytes`, as an estimate. Must be quick.
     fn left(&self, owner: Caller, wanted: &StageInput, bytes: u64) -> Option<u64> {
-        let _ = (owner, wanted, bytes);
         None
     }
 
@@ -48,50 +47,38 @@ pub trait Volume: Send + Sync {
 
     /// Reports a job to the accounts of the volume: its name in its commands, the paths that it names, and its state.
     /// Must be quick: locks may be held.
-    fn account(&self, job: String, owner: Caller, paths: Vec<PathBuf>, facts: JobFacts) {
-        let _ = (job, owner, paths, facts);
-    }
+    fn account(&self, job: String, owner: Caller, paths: Vec<PathBuf>, facts: JobFacts) {}
 
     /// Counts arrivals of data since the last call, for the metrics of the volume.
-    fn count_arrivals(&self, before: &just_in_time::Stats, after: &just_in_time::Stats) {
-        let _ = (before, after);
-    }
+    fn count_arrivals(&self, before: &just_in_time::Stats, after: &just_in_time::Stats) {}
 
     /// Reports a new state of a job; `of` names the numbering that `id` belongs to. Must be quick: locks may be held.
-    fn job_changed(&self, of: &str, id: JobId, owner: Caller, state: JobState, detail: &str) {
-        let _ = (of, id, owner, state, detail);
-    }
+    fn job_changed(&self, of: &str, id: JobId, owner: Caller, state: JobState, detail: &str) {}
 
     /// Reports that the notice of a job's end could not be sent: the part that failed, and the cause.
-    fn job_not_told(&self, of: &str, id: JobId, owner: Caller, what: &str, why: &str) {
-        let _ = (of, id, owner, what, why);
-    }
+    fn job_not_told(&self, of: &str, id: JobId, owner: Caller, what: &str, why: &str) {}
 
     /// Marks these files as checkpoints of the job, in place of its earlier marks. Returns false if no policy treats
     /// checkpoints.
     fn mark_checkpoints(&self, owner: Caller, job: &str, marks: &[Marked]) -> Result<bool, String> {
-        let _ = (owner, job, marks);
         Ok(false)
     }
 
     /// Removes the checkpoint marks of a job that is over. Quick: locks may be held.
-    fn unmark_checkpoints(&self, _job: &str) {}
+    fn unmark_checkpoints(&self, job: &str) {}
 
     /// Identifies the version of a result; `None` while it is missing, open, or not a file of the owner.
     fn closed_version(&self, owner: Caller, path: &Path) -> Option<String> {
-        let _ = (owner, path);
         None
     }
 
     /// Protection of each file at or below `paths`, the input of that job, as far as the owner may reach them.
     fn protection(&self, owner: Caller, job: &str, paths: &[PathBuf]) -> Vec<Protected> {
-        let _ = (owner, job, paths);
         Vec::new()
     }
 
     /// Running transfers of the owner's commands to or from these paths, with their progress.
     fn transfers(&self, owner: Caller, paths: &[PathBuf]) -> Vec<Transfer> {
-        let _ = (owner, paths);
         Vec::new()
     }
 
@@ -100,7 +87,7 @@ pub trait Volume: Send + Sync {
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent>;
 
     /// Counts a job that entered `state`, for the metrics of the volume. Quick: locks may be held.
-    fn count_job(&self, _state: JobState) {}
+    fn count_job(&self, state: JobState) {}
 }
 
 /// Checkpoint files of a job.
