@@ -6,7 +6,7 @@
 //! ```
 
 use crate::known::{KnownJob, KnownJobs, OF_RUNNER};
-use crate::request::{Caller, JobId, SilentHosts};
+use crate::request::{Caller, JobId, OneJob, SilentHosts};
 use node::calls::{Answer, Calls, SILENT, To};
 use node::control::answers::read;
 use node::control::{self, Handler, Responder, exit};
@@ -111,13 +111,6 @@ impl Handler for Everywhere {
     }
 }
 
-/// Number of the job that a request or a row of a list is about.
-#[derive(Deserialize)]
-struct OfJob {
-    #[serde(alias = "job")]
-    id: JobId,
-}
-
 fn job_of(value: &Value) -> Option<JobId> {
-    OfJob::deserialize(value).ok().map(|of| of.id)
+    OneJob::deserialize(value).ok().map(|of| of.id)
 }

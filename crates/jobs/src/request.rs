@@ -157,7 +157,8 @@ pub struct SilentHosts {
 /// [`JobSummary`] at each change; answer: the last one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneJob {
-    /// The number that `entrepot job list` shows.
+    /// The number that `entrepot job list` or `entrepot slurm list` shows.
+    #[serde(alias = "job")]
     pub id: JobId,
 }
 

@@ -11,8 +11,8 @@ use crate::shown::{self, Output};
 use crate::values::word;
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
-use jobs::request::{JobId, PartKind, Stream};
-use jobs::slurm::wire::{Detail, Log, OneJob, Summary};
+use jobs::request::{JobId, OneJob, PartKind, Stream};
+use jobs::slurm::wire::{Detail, Log, Summary};
 use node::control::answers::read;
 use node::control::exit;
 use std::fmt::Write as _;
@@ -129,18 +129,18 @@ impl Slurm {
                 answer::show(output, answer, |jobs: &Vec<Summary>| table(jobs))?;
             }
             Verb::Show { job, output } => {
-                let answer = context.ask("slurm.show", OneJob { job: JobId(job) })?;
+                let answer = context.ask("slurm.show", OneJob { id: JobId(job) })?;
                 answer::show(output, answer, detail)?;
             }
             Verb::Watch { job, output } => {
                 return watch_job(context, job, output);
             }
             Verb::Forget { job } => {
-                let outcome: String = read(context.ask("slurm.forget", OneJob { job: JobId(job) })?)?;
+                let outcome: String = read(context.ask("slurm.forget", OneJob { id: JobId(job) })?)?;
                 shown::text(&format!("job {job}: {outcome}\n"))?;
             }
             Verb::Retry { job } => {
-                let outcome: String = read(context.ask("slurm.retry", OneJob { job: JobId(job) })?)?;
+                let outcome: String = read(context.ask("slurm.retry", OneJob { id: JobId(job) })?)?;
                 shown::text(&format!("job {job}: {outcome}\n"))?;
             }
             Verb::Log { job, part, command, stderr } => {
@@ -163,7 +163,7 @@ impl Slurm {
 fn watch_job(context: &Context, job: u64, output: Output) -> Result<u8> {
     let until = Instant::now() + NAMED_WITHIN;
     loop {
-        match watch::follow(context, "slurm.watch", OneJob { job: JobId(job) }, output) {
+        match watch::follow(context, "slurm.watch", OneJob { id: JobId(job) }, output) {
             Err(Failure::Problem(p)) if p.exit_code == exit::NOT_FOUND && Instant::now() < until => {
                 std::thread::sleep(NAMED_LOOK_EVERY);
             }
@@ -176,7 +176,7 @@ fn watch_job(context: &Context, job: u64, output: Output) -> Result<u8> {
 fn table(jobs: &[Summary]) -> String {
     let row = |s: &Summary| {
         let cells =
-            [s.job.to_string(), s.user.clone(), s.phase.name().into(), shown::moment_ms(s.since_ms), s.doing.clone()];
+            [s.job.to_string(), s.user.clone(), s.phase.to_string(), shown::moment_ms(s.since_ms), s.doing.clone()];
         (s.host.clone(), cells.to_vec())
     };
     show::table(&["job", "user", "state", "since", "doing"], jobs.iter().map(row))

@@ -44,28 +44,11 @@ impl JobState {
     pub fn has_data(self) -> bool {
         matches!(self, JobState::StagedIn | JobState::Running | JobState::StagingOut)
     }
-
-    /// Name of the state as the user sees it.
-    pub fn name(self) -> &'static str {
-        match self {
-            JobState::Queued => "queued",
-            JobState::SetUp => "set-up",
-            JobState::StagingIn => "staging-in",
-            JobState::Verifying => "verifying",
-            JobState::StagedIn => "staged-in",
-            JobState::Checking => "checking",
-            JobState::Running => "running",
-            JobState::StagingOut => "staging-out",
-            JobState::Completed => "completed",
-            JobState::Failed => "failed",
-            JobState::Cancelled => "cancelled",
-        }
-    }
 }
 
 impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The runner behind the control socket: the requests `job.*`, and errors as the command line shows them.
 
 use super::Runner;
-use crate::body::{progress, read, unknown};
-use crate::request::*;
+use crate::body::{one, progress, read, unknown};
+use crate::request::Caller;
 use node::control::answers::write;
 use node::control::{self, Handler, Responder, Result};
 use serde_json::Value;
@@ -30,8 +30,4 @@ impl Handler for Runner {
             other => return Err(unknown(PREFIX, other)),
         })
     }
-}
-
-fn one(args: Value) -> Result<JobId> {
-    Ok(read::<OneJob>(args)?.id)
 }

@@ -265,7 +265,7 @@ pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId, ending: &
         return Ok(Retried::NeedsRelease(job.own.conf.clone()));
     }
     let Some(why) = job.own.why.clone().filter(|_| job.state == JobState::Failed) else {
-        let cause = format!("nothing of job {id} has failed: it is {}", job.state.name());
+        let cause = format!("nothing of job {id} has failed: it is {}", job.state);
         return Err(Error::refused(cause, format!("`entrepot slurm show {id}` shows where it stands")));
     };
     if why.part != PartKind::StageOut {

@@ -1,10 +1,10 @@
 //! The requests `slurm.*` behind the control socket: hooks for Slurm alone, the rest for the jobs' owners.
 
 use super::Slurm;
-use super::wire::{Log, OneJob, OnePart, SetUp};
-use crate::body::{progress, read, unknown};
+use super::wire::{Log, OnePart, SetUp};
+use crate::body::{one, progress, read, unknown};
 use crate::error::Error;
-use crate::request::{Caller, JobId, List};
+use crate::request::{Caller, List};
 use node::control::answers::write;
 use node::control::{self, Handler, Problem, Responder, Result, exit};
 use serde_json::Value;
@@ -35,11 +35,11 @@ impl Slurm {
     fn serve(&self, who: Caller, verb: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
         Ok(match verb {
             "setup" => write(&self.set_up(read::<SetUp>(args)?)?),
-            "data-in" => write(&self.data_in(job(args)?)?),
-            "variables" => write(&self.variables(job(args)?)?),
-            "pre-run" => write(&self.pre_run(job(args)?)?),
-            "data-out" => write(&self.data_out(job(args)?)?),
-            "teardown" => write(&self.tear_down(job(args)?)),
+            "data-in" => write(&self.data_in(one(args)?)?),
+            "variables" => write(&self.variables(one(args)?)?),
+            "pre-run" => write(&self.pre_run(one(args)?)?),
+            "data-out" => write(&self.data_out(one(args)?)?),
+            "teardown" => write(&self.tear_down(one(args)?)),
             "part" => {
                 let OnePart { uid, job, kind } = read(args)?;
                 let runner = self.runner.get().and_then(Weak::upgrade);
@@ -47,16 +47,12 @@ impl Slurm {
             }
             "status" => write(&self.status()),
             "list" => write(&self.list(who, read::<List>(args)?.all)),
-            "show" => write(&self.show(who, job(args)?)?),
-            "watch" => write(&self.watch(who, job(args)?, &mut progress(out))?),
+            "show" => write(&self.show(who, one(args)?)?),
+            "watch" => write(&self.watch(who, one(args)?, &mut progress(out))?),
             "log" => write(&self.log(who, &read::<Log>(args)?)?),
-            "forget" => write(&self.forget(who, job(args)?)?),
-            "retry" => write(&self.retry(who, job(args)?)?),
+            "forget" => write(&self.forget(who, one(args)?)?),
+            "retry" => write(&self.retry(who, one(args)?)?),
             other => return Err(unknown(PREFIX, other)),
         })
     }
-}
-
-fn job(args: Value) -> Result<JobId> {
-    Ok(read::<OneJob>(args)?.job)
 }

@@ -25,14 +25,6 @@ pub struct SetUp {
     pub conf: Option<PathBuf>,
 }
 
-/// `slurm.data-in`, `slurm.pre-run`, `slurm.data-out` (answer: [`Standing`]), `slurm.teardown`, `slurm.retry`,
-/// `slurm.forget` and `slurm.show` (answer: [`Detail`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OneJob {
-    /// Number in Slurm.
-    pub job: JobId,
-}
-
 /// `slurm.part`: a user submits a data part of a job. The answer is empty, or a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnePart {

@@ -8,8 +8,8 @@ use jobs::request::*;
 use meta::state::SqliteState;
 use std::sync::Arc;
 
-fn states(detail: &JobDetail) -> Vec<&'static str> {
-    let mut names: Vec<_> = detail.timeline.iter().map(|moment| moment.state.name()).collect();
+fn states(detail: &JobDetail) -> Vec<String> {
+    let mut names: Vec<_> = detail.timeline.iter().map(|moment| moment.state.to_string()).collect();
     names.dedup();
     names
 }

@@ -93,8 +93,7 @@ pub fn detail(d: &JobDetail) -> String {
     );
     for moment in &d.timeline {
         let lasted = moment.lasted_ms.map_or("so far".into(), |ms| format!("{:.1} s", ms as f64 / 1000.0));
-        let _ =
-            writeln!(text, "  {}  {:<12} {lasted}  {}", shown::moment_ms(moment.at_ms), moment.state, moment.detail);
+        let _ = writeln!(text, "  {}  {} {lasted}  {}", shown::moment_ms(moment.at_ms), moment.state, moment.detail);
     }
     for part in &d.parts {
         let _ = writeln!(text, "  {} {}", part.kind, part.ending);

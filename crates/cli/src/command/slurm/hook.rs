@@ -7,9 +7,9 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown;
 use clap::{Args, Subcommand};
-use jobs::request::{JobId, Overrides, PartKind, Script};
+use jobs::request::{JobId, OneJob, Overrides, PartKind, Script};
 use jobs::slurm::original;
-use jobs::slurm::wire::{OneJob, OnePart, SetUp, Standing, Summary, read_environment};
+use jobs::slurm::wire::{OnePart, SetUp, Standing, Summary, read_environment};
 use node::control::{Problem, exit};
 use serde::Serialize;
 use serde_json::Value;
@@ -65,9 +65,7 @@ impl Hook {
             Step::Variables { job } => variables(context, job),
             Step::PreRun { job } => until_done(context, "slurm.pre-run", job),
             Step::DataOut { job } => until_done(context, "slurm.data-out", job),
-            Step::Teardown { job } => {
-                ask(context, "slurm.teardown", &OneJob { job: JobId(job) }).map(|_| String::new())
-            }
+            Step::Teardown { job } => ask(context, "slurm.teardown", &OneJob { id: JobId(job) }).map(|_| String::new()),
             // Slurm blocks during this step, so it is requested once, without retries.
             Step::Part { uid, job, kind } => once(context, "slurm.part", &OnePart { uid, job: JobId(job), kind })
                 .map(|_| String::new())
@@ -110,7 +108,7 @@ fn set_up(context: &Context, job: u64, uid: u32, gid: u32, script: &Path) -> std
 fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result<String, String> {
     let mut wait = ASK_FIRST;
     loop {
-        let answer = ask(context, command, &OneJob { job: JobId(job) })?;
+        let answer = ask(context, command, &OneJob { id: JobId(job) })?;
         match serde_json::from_value(answer) {
             Ok(Standing::Done { note }) => return Ok(note),
             Ok(Standing::Failed { cause }) => return Err(cause),
@@ -124,7 +122,7 @@ fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result
 
 /// Requested once, without retries, since Slurm blocks during this step.
 fn variables(context: &Context, job: u64) -> std::result::Result<String, String> {
-    let answer = once(context, "slurm.variables", &OneJob { job: JobId(job) }).map_err(|p| p.cause)?;
+    let answer = once(context, "slurm.variables", &OneJob { id: JobId(job) }).map_err(|p| p.cause)?;
     let variables: Vec<(String, String)> = serde_json::from_value(answer).map_err(|e| format!("entrepot: {e}"))?;
     Ok(variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect())
 }
