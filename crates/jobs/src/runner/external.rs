@@ -5,7 +5,7 @@
 
 use super::core::why;
 use super::local::{Core, JobTable, Record};
-use super::requests::{WAIT_BEAT, new_record};
+use super::requests::new_record;
 use super::{Runner, spool};
 use crate::account;
 use crate::arrivals::{self, Start};
@@ -33,6 +33,9 @@ const TOLD_EVERY: Duration = Duration::from_secs(600);
 /// Most admissions of a part to the queue of data jobs before all parts are there. A guess: `sbatch` tries again when
 /// slurmctld is busy.
 const CLAIMS_MAX: u32 = 3;
+
+/// Interval at which the connection of a waiting client is checked.
+const WAIT_BEAT: Duration = Duration::from_secs(5);
 
 impl Runner {
     /// Registers a job that is about to be submitted elsewhere, and gives it a number.

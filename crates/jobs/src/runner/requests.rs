@@ -13,10 +13,6 @@ use crate::plan::{self, Limits};
 use crate::request::*;
 use policy::machine::Machine;
 use policy::schedule::easy::Event;
-use std::time::Duration;
-
-/// Interval at which the connection of a waiting client is checked.
-pub(super) const WAIT_BEAT: Duration = Duration::from_secs(5);
 
 impl Runner {
     /// Plans, spools and queues a job.
@@ -189,24 +185,8 @@ impl Runner {
     /// Waits for the end of a job. `progress` receives each change, and the same state again every few seconds; it
     /// returns `false` once the client is gone.
     pub fn wait(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&JobSummary) -> bool) -> Result<JobSummary> {
-        loop {
-            let seen = self.look(caller, id, |record| self.core.summary(record))?;
-            if seen.state.is_final() || !progress(&seen) {
-                return Ok(seen);
-            }
-            let mut table = self.core.table.lock();
-            let changed =
-                |record: Option<&Record>| record.map(|record| self.core.summary(record)).as_ref() != Some(&seen);
-            let until = std::time::Instant::now() + WAIT_BEAT;
-            while !table.closed && !changed(table.jobs.get(&id)) {
-                if self.core.changed.wait_until(&mut table, until).timed_out() {
-                    break;
-                }
-            }
-            if table.closed {
-                return Err(Error::refused("the daemon is stopping; the job goes on", "ask again when it is back"));
-            }
-        }
+        let look = || self.look(caller, id, |record| self.core.summary(record));
+        self.core.watch_job(id, look, |summary| summary.state, progress)
     }
 }
 
