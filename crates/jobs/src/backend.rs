@@ -34,7 +34,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 use supervised::Supervised;
 
@@ -257,6 +257,15 @@ impl<B: Backend> Core<B> {
                 ended(&core);
             }
         });
+    }
+
+    /// Changes jobs under the lock, unless the backend has ended.
+    pub fn with_table(this: &Weak<Self>, change: impl FnOnce(&Arc<Self>, &mut JobTable<B>)) {
+        let Some(core) = this.upgrade() else { return };
+        let mut table = core.table.lock();
+        if !table.closed {
+            change(&core, &mut table);
+        }
     }
 
     /// Ends the background work. Running parts go on under their supervisors and are found at the next start.

@@ -56,12 +56,14 @@ pub(super) fn reached(core: &Core, table: &mut JobTable, gate: easy::JobId) {
 
 /// Finishes a job that was cancelled at the gate.
 pub(super) fn cancelled(core: &Arc<Core>, table: &mut JobTable, gate: easy::JobId) {
-    let (id, _) = part_of(gate);
-    if let Some(record) = table.jobs.get_mut(&id).filter(|record| !record.state.is_final()) {
-        core.finish(record, JobState::Cancelled, None);
-    }
-    table.machine.handle(core.now(), Event::Ended { id: gate, ok: false });
+    leave(core, table, part_of(gate).0, false, |record| core.finish(record, JobState::Cancelled, None));
     core.prune(table);
+}
+
+/// Ends the gate of a job: it opens, or the job is over.
+fn leave(core: &Core, table: &mut JobTable, id: JobId, ok: bool, tell: impl FnOnce(&mut Record)) {
+    table.jobs.get_mut(&id).filter(|record| !record.state.is_final()).map(tell);
+    table.machine.handle(core.now(), Event::Ended { id: number(id), ok });
 }
 
 /// The runner's waiting jobs, for the arrivals.
@@ -79,30 +81,21 @@ impl arrivals::WaitingJobs for Waiting {
     }
 
     fn begin(&self, job: u64) {
-        let Some(core) = self.0.upgrade() else { return };
-        let mut table = core.table.lock();
-        if table.closed {
-            return;
-        }
-        if let Some(record) = table.jobs.get_mut(&JobId(job)).filter(|record| !record.state.is_final()) {
-            record.arrival = core.told(record);
-            record.detail = "waits for a place in the queue of data jobs".into();
-        }
-        table.machine.handle(core.now(), Event::Ended { id: number(JobId(job)), ok: true });
-        core.pump(&mut table);
+        Core::with_table(&self.0, |core, table| {
+            leave(core, table, JobId(job), true, |record| {
+                record.arrival = core.told(record);
+                record.detail = "waits for a place in the queue of data jobs".into();
+            });
+            core.pump(table);
+        });
     }
 
     fn give_up(&self, job: u64, cause: String) {
-        let Some(core) = self.0.upgrade() else { return };
-        let mut table = core.table.lock();
-        if table.closed {
-            return;
-        }
-        if let Some(record) = table.jobs.get_mut(&JobId(job)).filter(|record| !record.state.is_final()) {
-            core.finish(record, JobState::Failed, Some(format!("stage-in was not begun: {cause}")));
-        }
-        table.machine.handle(core.now(), Event::Ended { id: number(JobId(job)), ok: false });
-        core.pump(&mut table);
-        core.prune(&mut table);
+        Core::with_table(&self.0, |core, table| {
+            let cause = Some(format!("stage-in was not begun: {cause}"));
+            leave(core, table, JobId(job), false, |record| core.finish(record, JobState::Failed, cause));
+            core.pump(table);
+            core.prune(table);
+        });
     }
 }
