@@ -2,7 +2,7 @@
 
 use engine::volume::{self, QueueName, ReplicationPolicy};
 use jobs::known::KnownJobs;
-use jobs::queue::{InputsOf, Queue, pbs::Pbs, slurm};
+use jobs::queue::{InputsOf, Queue, WithInputs};
 use jobs::replication::{Copies, Replication, Settings};
 use jobs::request::Kind;
 use jobs::runner::Runner;
@@ -67,9 +67,9 @@ pub fn start(
         QueueName::Local => runner.clone(),
         QueueName::Slurm => {
             let here = either(of_slurm.inputs_of(), runner.inputs_of());
-            Arc::new(slurm::Slurm::new(inputs(Kind::Slurm, here)))
+            Arc::new(WithInputs(Kind::Slurm, inputs(Kind::Slurm, here)))
         }
-        QueueName::Pbs => Arc::new(Pbs::new(inputs(Kind::Pbs, runner.inputs_of()))),
+        QueueName::Pbs => Arc::new(WithInputs(Kind::Pbs, inputs(Kind::Pbs, runner.inputs_of()))),
     };
     let [of_ours, of_slurms, of_pbs] = JOB_VARIABLES;
     let variable = match settings.queue {

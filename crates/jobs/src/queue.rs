@@ -11,6 +11,7 @@ pub mod told;
 
 pub use forecast::forecast;
 
+use crate::request::Kind;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -67,6 +68,11 @@ impl Snapshot {
     /// Jobs that wait only for nodes, first in line first. The replication window is a prefix of these.
     pub fn in_line(&self) -> impl Iterator<Item = &QueuedJob> {
         self.jobs.iter().filter(|job| job.state == State::Pending && job.waits_for == WaitsFor::Nodes)
+    }
+
+    /// Sets the inputs of all jobs.
+    pub(crate) fn set_inputs(&mut self, inputs_of: &InputsOf) {
+        self.jobs.iter_mut().for_each(|job| job.inputs = inputs_of(&job.id));
     }
 
     /// The job of that number.
@@ -146,6 +152,22 @@ pub enum WaitsFor {
 
 /// Returns the input files of a job by its number, since the schedulers do not have them.
 pub type InputsOf = std::sync::Arc<dyn Fn(&str) -> Vec<PathBuf> + Send + Sync>;
+
+/// Queue of a scheduler, with the inputs of its jobs.
+pub struct WithInputs(pub Kind, pub InputsOf);
+
+impl Queue for WithInputs {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, Error> {
+        let mut snapshot = self.0.queue().snapshot()?;
+        snapshot.set_inputs(&self.1);
+        snapshot.jobs.iter_mut().for_each(QueuedJob::knows_its_data);
+        Ok(snapshot)
+    }
+}
 
 /// Runs a scheduler's command in the time zone in which its output is parsed; returns the output.
 pub(crate) fn ask(program: &str, args: &[&str], environment: &[(&str, &str)]) -> Result<String, Error> {

@@ -37,8 +37,8 @@ impl Kind {
     /// Queue of the scheduler, for snapshots.
     pub fn queue(self) -> Box<dyn queue::Queue> {
         match self {
-            Kind::Slurm => Box::new(queue::slurm::Slurm::with_conf(None)),
-            Kind::Pbs => Box::new(queue::pbs::Pbs::without_inputs()),
+            Kind::Slurm => Box::new(queue::slurm::Slurm(None)),
+            Kind::Pbs => Box::new(queue::pbs::Pbs),
         }
     }
 }
@@ -49,8 +49,7 @@ pub trait Scheduler: Send + Sync {
     fn submit(&self, part: &Submission<'_>) -> Vec<String>;
 
     /// Variables that the submission command needs in addition to the user's own.
-    fn environment(&self, part: &Submission<'_>) -> &'static [(&'static str, &'static str)] {
-        let _ = part;
+    fn environment(&self, _part: &Submission<'_>) -> &'static [(&'static str, &'static str)] {
         &[]
     }
 

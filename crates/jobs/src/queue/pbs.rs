@@ -1,26 +1,12 @@
 //! The queue of PBS: parses the output of `qstat -f -F json`.
 
-use super::{Error, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
+use super::{Error, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
 use crate::exec::now_ms;
 use serde_json::{Map, Value};
 use std::time::UNIX_EPOCH;
 
-/// The queue of a PBS server.
-pub struct Pbs {
-    inputs_of: Option<InputsOf>,
-}
-
-impl Pbs {
-    /// The queue that `qstat` reaches from here.
-    pub fn new(inputs_of: InputsOf) -> Pbs {
-        Pbs { inputs_of: Some(inputs_of) }
-    }
-
-    /// Queue without a lookup of its jobs' inputs.
-    pub fn without_inputs() -> Pbs {
-        Pbs { inputs_of: None }
-    }
-}
+/// The queue of the PBS server that `qstat` reaches from here. The inputs of its jobs are unknown.
+pub struct Pbs;
 
 impl Queue for Pbs {
     fn name(&self) -> &'static str {
@@ -28,12 +14,7 @@ impl Queue for Pbs {
     }
 
     fn snapshot(&self) -> Result<Snapshot, Error> {
-        let mut jobs = parse(&ask("qstat", &["-f", "-F", "json"], &[])?)?;
-        if let Some(inputs_of) = &self.inputs_of {
-            for job in &mut jobs {
-                job.inputs = inputs_of(&job.id);
-            }
-        }
+        let jobs = parse(&ask("qstat", &["-f", "-F", "json"], &[])?)?;
         // A server without nodes refuses the request; then no job runs either.
         let nodes = ask("pbsnodes", &["-a", "-F", "json"], &[]).unwrap_or_default();
         Ok(Snapshot { taken_ms: now_ms(), nodes: count_nodes(&nodes), jobs })

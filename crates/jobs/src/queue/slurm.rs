@@ -3,7 +3,7 @@
 //! Start times are the backfill scheduler's own plan, as `squeue --start` shows it. Times are requested in seconds
 //! since 1970, so that no time zone plays a part.
 
-use super::{Error, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
+use super::{Error, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
 use crate::exec::now_ms;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,26 +14,14 @@ const FORMAT: &str = "%A|%u|%P|%T|%D|%l|%S|%V|%r";
 /// Sorted by state (pending last), then by priority, then by number.
 const SORT: &str = "-t,-p,i";
 
-/// The queue of a Slurm controller.
-pub struct Slurm {
-    inputs_of: Option<InputsOf>,
-    conf: Option<PathBuf>,
-}
+/// The queue of a Slurm with this configuration, or with that of this environment (`SLURM_CONF`, or the usual place).
+/// The inputs of its jobs are unknown.
+pub struct Slurm(pub Option<PathBuf>);
 
 impl Slurm {
-    /// The queue of the default Slurm of this environment (`SLURM_CONF`, or the usual place).
-    pub fn new(inputs_of: InputsOf) -> Slurm {
-        Slurm { inputs_of: Some(inputs_of), conf: None }
-    }
-
-    /// The queue of a Slurm with this configuration, or with the usual one. The inputs of its jobs are unknown.
-    pub fn with_conf(conf: Option<PathBuf>) -> Slurm {
-        Slurm { inputs_of: None, conf }
-    }
-
     /// Environment of its commands: the path of its configuration, and times in seconds since 1970.
     pub(crate) fn environment(&self) -> Vec<(&str, &str)> {
-        let conf = self.conf.as_deref().and_then(|conf| Some(("SLURM_CONF", conf.to_str()?)));
+        let conf = self.0.as_deref().and_then(|conf| Some(("SLURM_CONF", conf.to_str()?)));
         conf.into_iter().chain([("SLURM_TIME_FORMAT", "%s")]).collect()
     }
 }
@@ -48,13 +36,7 @@ impl Queue for Slurm {
         let environment = self.environment();
         let text = ask("squeue", &args, &environment)?;
         let nodes = ask("sinfo", &["-h", "-a", "-N", "-o", "%N"], &environment)?;
-        let mut jobs = parse(&text)?;
-        if let Some(inputs_of) = &self.inputs_of {
-            for job in &mut jobs {
-                job.inputs = inputs_of(&job.id);
-                job.knows_its_data();
-            }
-        }
+        let jobs = parse(&text)?;
         let nodes = nodes.lines().map(str::trim).filter(|n| !n.is_empty()).collect::<BTreeSet<_>>().len() as u32;
         Ok(Snapshot { taken_ms: now_ms(), nodes, jobs })
     }

@@ -57,9 +57,7 @@ impl Queue for Elsewhere {
             return Ok(Snapshot::default());
         }
         let mut snapshot = self.kind.queue().snapshot()?;
-        for job in &mut snapshot.jobs {
-            job.inputs = (self.inputs_of)(&job.id);
-        }
+        snapshot.set_inputs(&self.inputs_of);
         Ok(snapshot)
     }
 }

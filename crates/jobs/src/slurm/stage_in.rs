@@ -75,7 +75,7 @@ impl arrivals::WaitingJobs for Waiting {
         };
         let mut starts = BTreeMap::new();
         for conf in confs {
-            let queue = SlurmQueue::with_conf(conf);
+            let queue = SlurmQueue(conf);
             let picture = queue.snapshot();
             // Logged once for each outage.
             let before = core.own.is_unseen.swap(picture.is_err(), Ordering::AcqRel);
@@ -99,19 +99,12 @@ impl arrivals::WaitingJobs for Waiting {
     }
 
     fn begin(&self, job: u64) {
-        let Some(core) = self.0.upgrade() else { return };
-        let mut table = core.table.lock();
-        if !table.closed {
-            begin(&core, &mut table, JobId(job));
-        }
+        Core::with_table(&self.0, |core, table| begin(core, table, JobId(job)));
     }
 
     fn give_up(&self, job: u64, cause: String) {
-        let Some(core) = self.0.upgrade() else { return };
-        let mut table = core.table.lock();
-        if !table.closed {
-            core.fail(&mut table, JobId(job), StepFailure { part: PartKind::StageIn, cause, passing: true });
-        }
+        let why = StepFailure { part: PartKind::StageIn, cause, passing: true };
+        Core::with_table(&self.0, |core, table| core.fail(table, JobId(job), why));
     }
 }
 
@@ -131,11 +124,9 @@ impl Queue for Hooked {
         });
         let mut all = Snapshot::default();
         for conf in confs {
-            let mut picture = SlurmQueue::with_conf(conf).snapshot()?;
-            for job in &mut picture.jobs {
-                job.inputs = (self.1)(&job.id);
-                job.knows_its_data();
-            }
+            let mut picture = SlurmQueue(conf).snapshot()?;
+            picture.set_inputs(&self.1);
+            picture.jobs.iter_mut().for_each(QueuedJob::knows_its_data);
             all.jobs.extend(picture.jobs);
         }
         Ok(all)
