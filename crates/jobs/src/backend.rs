@@ -15,6 +15,7 @@ pub(crate) use arrival::Now;
 
 use crate::arrivals::QueueKind;
 use crate::config::{Config, Recogniser};
+use crate::everywhere::Everywhere;
 use crate::exec::Spec;
 use crate::exec::now_ms;
 use crate::exec::outside::Supervisor;
@@ -25,6 +26,8 @@ use crate::request::{JobId, JobState, Kind};
 use crate::volume::Volume;
 use meta::records;
 use meta::state::State;
+use node::calls::Calls;
+use node::control::Handler;
 use object::workers::Periodic;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
@@ -34,12 +37,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 use supervised::Supervised;
 
 /// Backend that runs jobs: the built-in runner, another scheduler on our behalf, or Slurm through its hooks.
-pub(crate) trait Backend: Sized + Send + Sync + 'static {
+pub trait Backend: Sized + Send + Sync + 'static {
     /// Prefix of the job's number in the name by which the volume lists a job.
     const NAME: &'static str;
     /// Kind under which its jobs are kept in the state store.
@@ -62,7 +66,58 @@ pub(crate) trait Backend: Sized + Send + Sync + 'static {
     /// Cause of a job's failure.
     fn why(job: &Job<Self::JobData>) -> Option<String>;
     /// Owner, directory and environment of the stage-out commands of a job.
-    fn stage_out(core: &Core<Self>, job: &Job<Self::JobData>) -> Result<Spec, String>;
+    fn stage_out(config: &Config, job: &Job<Self::JobData>) -> Result<Spec, String>;
+}
+
+/// The jobs of a backend. They outlive [`Jobs::shut_down`] and drop.
+pub struct Jobs<B: Backend> {
+    pub(crate) core: Arc<Core<B>>,
+}
+
+impl<B: Backend> Jobs<B> {
+    /// Kind of the records in which its jobs are kept.
+    pub const RECORDS: &str = B::RECORDS;
+
+    /// Handler of requests about its jobs; on a volume of several nodes it also forwards to other nodes.
+    pub fn handler(self: &Arc<Self>, calls: Option<&Arc<Calls>>) -> Arc<dyn Handler>
+    where
+        Jobs<B>: Handler,
+    {
+        Everywhere::over(self.clone(), B::NAME, B::RECORDS, self.core.config.known.as_ref(), calls)
+    }
+
+    /// The paths in the volume that unfinished jobs read or write.
+    pub fn needed_paths(&self) -> Vec<PathBuf> {
+        let table = self.core.table.lock();
+        table.jobs.values().filter(|job| B::needs_files(job)).flat_map(Job::needed_paths).collect()
+    }
+
+    /// User id of the owner of a job.
+    pub fn owner_of(&self, id: JobId) -> Option<u32> {
+        self.core.table.lock().jobs.get(&id).map(|job| job.owner.uid)
+    }
+
+    /// Number of unfinished jobs in each state.
+    pub fn states(&self) -> BTreeMap<JobState, u64> {
+        let mut states = BTreeMap::new();
+        let table = self.core.table.lock();
+        let unfinished = table.jobs.values().filter(|job| !job.state.is_final());
+        unfinished.for_each(|job| *states.entry(job.state).or_default() += 1);
+        states
+    }
+
+    /// Ends the backend's own threads. What runs goes on under its supervisors and is adopted again at the next start.
+    pub fn shut_down(&self) {
+        self.core.table.lock().closed = true;
+        self.core.changed.notify_all();
+        self.core.supervised.close();
+    }
+}
+
+impl<B: Backend> Drop for Jobs<B> {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
 }
 
 /// State that the threads share.
@@ -146,18 +201,6 @@ impl<B: Backend> Core<B> {
         Ok(records::all(&*self.state, kind)?.into_iter().map(|(_, record)| record).collect())
     }
 
-    /// Number of unfinished jobs in each state.
-    pub fn states(&self) -> BTreeMap<JobState, u64> {
-        let mut states = BTreeMap::new();
-        let table = self.table.lock();
-        table
-            .jobs
-            .values()
-            .filter(|job| !job.state.is_final())
-            .for_each(|job| *states.entry(job.state).or_default() += 1);
-        states
-    }
-
     /// Saves a new job, after its publication to the other nodes.
     pub fn remember(&self, job: &Job<B::JobData>) -> object::Result<()> {
         self.tell_other_nodes(job)?;
@@ -237,11 +280,6 @@ impl<B: Backend> Core<B> {
         format!("{} {id}", B::NAME)
     }
 
-    /// User id of a job's owner.
-    pub fn owner_of(&self, id: JobId) -> Option<u32> {
-        self.table.lock().jobs.get(&id).map(|job| job.owner.uid)
-    }
-
     /// Watches a supervisor until its end or shutdown.
     pub fn watch(
         self: &Arc<Self>,
@@ -266,13 +304,6 @@ impl<B: Backend> Core<B> {
         if !table.closed {
             change(&core, &mut table);
         }
-    }
-
-    /// Ends the background work. Running parts go on under their supervisors and are found at the next start.
-    pub fn shut_down(&self) {
-        self.table.lock().closed = true;
-        self.changed.notify_all();
-        self.supervised.close();
     }
 }
 

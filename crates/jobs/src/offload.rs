@@ -114,7 +114,7 @@ fn spec<B: Backend>(core: &Core<B>, id: JobId, command: usize) -> Result<Spec, S
     let part = job.plan.part(PartKind::StageOut).ok_or("it takes nothing home")?;
     let words = part.commands.get(command).ok_or("it has no such command")?;
     let steps = vec![run_words(&words.argv, &core.config.program, None)];
-    let base = B::stage_out(core, &job)?;
+    let base = B::stage_out(&core.config, &job)?;
     Ok(Spec {
         kind: PartKind::StageOut,
         steps,

@@ -33,33 +33,22 @@ pub use wire::{Environment, original};
 
 use self::hooked::{Core, Hooks, Job};
 use crate::arrivals::QueueKind;
-use crate::backend::Backend as _;
+use crate::backend::Jobs;
 use crate::config::{Config, Recogniser};
 use crate::error::{Error, Result};
-use crate::everywhere::Everywhere;
-use crate::request::{JobId, JobState};
+use crate::request::JobId;
 use crate::runner::Runner;
 use crate::volume::Volume;
 use meta::state::State;
-use node::calls::Calls;
-use node::control::Handler;
 use policy::schedule::easy;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 /// The jobs of Slurm that use this volume. Ends when dropped or [`Slurm::shut_down`]; transfers go on running.
-pub struct Slurm {
-    core: Arc<Core>,
-    /// Runner of the jobs whose parts users submit to Slurm themselves.
-    runner: OnceLock<Weak<Runner>>,
-}
+pub type Slurm = Jobs<Hooks>;
 
 impl Slurm {
-    /// Kind of the records in which its jobs are kept.
-    pub const RECORDS: &str = Hooks::RECORDS;
-
     /// Loads the jobs of the state store. `config` is the built-in runner's: directories, limits, the supervisor.
     /// `slurm_user` (none if empty) may call the hooks, besides root and the daemon's user.
     pub fn open(
@@ -81,7 +70,7 @@ impl Slurm {
         };
         let failed = |e: String| Error::World(format!("the jobs of Slurm cannot be taken up: {e}"));
         spool::prepare(&config).map_err(|e| failed(e.to_string()))?;
-        let hooks = Hooks { slurm_users, is_unseen: AtomicBool::new(false) };
+        let hooks = Hooks { slurm_users, is_unseen: AtomicBool::new(false), runner: OnceLock::new() };
         let queue = easy::Queue { capacity: config.n_transfers_max, charge: easy::Charge::Slot };
         let core = Core::new(config, state, volume, recogniser, &[queue], hooks).map_err(|e| failed(e.to_string()))?;
         if let Some(arrivals) = &core.config.arrivals {
@@ -90,17 +79,12 @@ impl Slurm {
         core.take_up().map_err(|e| failed(e.to_string()))?;
         watch::start(&core).map_err(|e| failed(e.to_string()))?;
         crate::offload::start(&core);
-        Ok(Slurm { core, runner: OnceLock::new() })
-    }
-
-    /// Handler of requests about its jobs; on a volume of several nodes it also forwards to other nodes.
-    pub fn handler(self: &Arc<Self>, calls: Option<&Arc<Calls>>) -> Arc<dyn Handler> {
-        Everywhere::over(self.clone(), PREFIX, Hooks::RECORDS, self.core.config.known.as_ref(), calls)
+        Ok(Slurm { core })
     }
 
     /// Sets the runner, which has the list of parts expected from users. Only the first call counts.
     pub fn set_runner(&self, runner: &Arc<Runner>) {
-        drop(self.runner.set(Arc::downgrade(runner)));
+        drop(self.core.own.runner.set(Arc::downgrade(runner)));
     }
 
     /// Lookup of the files that a job of Slurm has staged, for readers of Slurm's queue. Empty before all are there:
@@ -118,32 +102,5 @@ impl Slurm {
     /// Queue of the jobs that hooks handed over and whose data are there.
     pub fn queue(&self) -> Arc<dyn crate::queue::Queue> {
         Arc::new(stage_in::Hooked(Arc::downgrade(&self.core), self.inputs_of()))
-    }
-
-    /// The paths in the volume that unfinished jobs stage in or out.
-    pub fn needed_paths(&self) -> Vec<PathBuf> {
-        let table = self.core.table.lock();
-        table.jobs.values().filter(|job| Hooks::needs_files(job)).flat_map(Job::needed_paths).collect()
-    }
-
-    /// User id of the owner of a job.
-    pub fn owner_of(&self, id: JobId) -> Option<u32> {
-        self.core.owner_of(id)
-    }
-
-    /// Number of unfinished jobs in each state.
-    pub fn states(&self) -> BTreeMap<JobState, u64> {
-        self.core.states()
-    }
-
-    /// Ends the threads. Transfers go on under their supervisors and are found again at the next start.
-    pub fn shut_down(&self) {
-        self.core.shut_down();
-    }
-}
-
-impl Drop for Slurm {
-    fn drop(&mut self) {
-        self.shut_down();
     }
 }

@@ -6,6 +6,7 @@ use super::spool;
 use crate::account;
 use crate::arrivals::QueueKind;
 use crate::backend::{self, Backend};
+use crate::config::Config;
 use crate::exec::{self, Spec};
 use crate::job::{Job, Progress};
 use crate::known::OF_RUNNER;
@@ -23,21 +24,21 @@ pub(super) type Record = Job<RunnerJob>;
 
 /// Data of the runner that need no lock.
 #[derive(Default)]
-pub(super) struct Local {
+pub struct Local {
     /// Schedulers that did not answer the last poll.
-    pub unseen: Mutex<BTreeMap<Kind, Unseen>>,
+    pub(super) unseen: Mutex<BTreeMap<Kind, Unseen>>,
     /// Starts of scripts that other schedulers estimate, from the last poll, in milliseconds since 1970.
     pub starts: Mutex<BTreeMap<JobId, u64>>,
 }
 
 /// Data that the runner keeps of a job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct RunnerJob {
+pub struct RunnerJob {
     pub submitted_ms: u64,
     pub why: Option<String>,
     /// Whether its owner or the operator cancelled it.
     pub cancelled: bool,
-    pub parts: Vec<PartRecord>,
+    pub(super) parts: Vec<PartRecord>,
     pub sources: Vec<RecordedSource>,
     pub recoveries: Vec<RecoveryEvent>,
     /// Parts that another scheduler runs, if there are any.
@@ -88,24 +89,24 @@ impl Backend for Local {
         job.is_at(PartKind::Compute, Progress::Running) && !job.own.cancelled
     }
 
-    fn stage_out(core: &Core, job: &Record) -> Result<Spec, String> {
+    fn stage_out(config: &Config, job: &Record) -> Result<Spec, String> {
         if job.own.external.is_none() {
-            let file = exec::file(&spool::dir(&core.config, job.id), PartKind::StageOut, "spec");
+            let file = exec::file(&spool::dir(config, job.id), PartKind::StageOut, "spec");
             let bytes = std::fs::read(file).map_err(|e| e.to_string())?;
             return serde_json::from_slice(&bytes).map_err(|e| e.to_string());
         }
         let account = account::account(job.owner.uid, false).map_err(|e| e.to_string())?;
         let around = account::Surroundings { cwd: &job.cwd, umask: 0o022, environment: &BTreeMap::new(), mount: None };
-        Ok(account::base(&core.config, job.owner, &account, &around, job.id, &job.plan))
+        Ok(account::base(config, job.owner, &account, &around, job.id, &job.plan))
     }
 }
 
 impl Record {
-    pub fn part(&self, kind: PartKind) -> Option<&PartRecord> {
+    pub(super) fn part(&self, kind: PartKind) -> Option<&PartRecord> {
         self.own.parts.iter().find(|part| part.kind == kind)
     }
 
-    pub fn part_mut(&mut self, kind: PartKind) -> Option<&mut PartRecord> {
+    pub(super) fn part_mut(&mut self, kind: PartKind) -> Option<&mut PartRecord> {
         self.own.parts.iter_mut().find(|part| part.kind == kind)
     }
 

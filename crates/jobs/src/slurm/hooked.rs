@@ -4,13 +4,16 @@ use super::spool;
 use super::transfer::Transfer;
 use crate::arrivals::QueueKind;
 use crate::backend::{self, Backend};
+use crate::config::Config;
 use crate::exec::Spec;
 use crate::job;
 use crate::request::{JobId, JobState, Kind, PartKind};
+use crate::runner::Runner;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::sync::{OnceLock, Weak};
 use std::time::Instant;
 
 /// State that the threads share.
@@ -21,16 +24,18 @@ pub(super) type JobTable = backend::JobTable<Hooks>;
 pub type Job = job::Job<Hooked>;
 
 /// Data that need no lock.
-pub(super) struct Hooks {
+pub struct Hooks {
     /// Users that may call the hooks besides root and the user of the daemon.
     pub slurm_users: Vec<u32>,
     /// Whether Slurm's queue did not answer the last poll.
     pub is_unseen: AtomicBool,
+    /// Runner that knows jobs whose parts Slurm runs.
+    pub runner: OnceLock<Weak<Runner>>,
 }
 
 /// Data kept under the lock beside the jobs.
 #[derive(Default)]
-pub(super) struct Shelf {
+pub struct Shelf {
     pub transfers: BTreeMap<u64, Transfer>,
     /// Restarts of each transfer because its daemon had ended.
     pub begun_anew: BTreeMap<u64, u32>,
@@ -98,8 +103,8 @@ impl Backend for Hooks {
         job.state == JobState::Running
     }
 
-    fn stage_out(core: &Core, job: &Job) -> Result<Spec, String> {
-        spool::base(&core.config, job.id).map_err(|e| format!("its environment is gone: {e}"))
+    fn stage_out(config: &Config, job: &Job) -> Result<Spec, String> {
+        spool::base(config, job.id).map_err(|e| format!("its environment is gone: {e}"))
     }
 }
 

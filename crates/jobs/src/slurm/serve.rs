@@ -42,7 +42,7 @@ impl Slurm {
             "teardown" => write(&self.tear_down(one(args)?)),
             "part" => {
                 let OnePart { uid, job, kind } = read(args)?;
-                let runner = self.runner.get().and_then(Weak::upgrade);
+                let runner = self.core.own.runner.get().and_then(Weak::upgrade);
                 write(&runner.ok_or(Error::NoJob(job)).and_then(|runner| runner.claim(uid, job, kind))?)
             }
             "status" => write(&self.status()),
