@@ -4,7 +4,7 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
-use engine::stats::{Metric, Snapshot};
+use engine::stats::{Metric, OpCounts, Snapshot};
 use node::control::answers::{self, read};
 use node::control::{Client, Problem, Request};
 use std::time::Duration;
@@ -85,64 +85,38 @@ fn ask(client: &mut Client) -> Result<answers::Stats> {
     Ok(read(client.ask(&Request::Stats {}, &mut |_| {})?)?)
 }
 
-/// Sums over the operations of one kind.
-#[derive(Clone, Copy, Default)]
-struct Sum {
-    count: u64,
-    failed: u64,
-    bytes: u64,
-    total_ns: u64,
-}
-
-fn sum(snapshot: &Snapshot, of: impl Fn(&str) -> bool) -> Sum {
-    snapshot.ops.iter().filter(|op| of(&op.op)).fold(Sum::default(), |sum, op| Sum {
-        count: sum.count + op.count,
-        failed: sum.failed + op.failed,
-        bytes: sum.bytes + op.bytes,
-        total_ns: sum.total_ns + op.total_ns,
-    })
-}
-
 fn line(before: &Snapshot, now: &Snapshot) -> String {
     let span_s = (now.uptime_ns.saturating_sub(before.uptime_ns) as f64 / 1e9).max(1e-9);
-    let change = |of: &dyn Fn(&str) -> bool| {
-        let (b, n) = (sum(before, of), sum(now, of));
-        Sum {
-            count: n.count.saturating_sub(b.count),
-            failed: n.failed.saturating_sub(b.failed),
-            bytes: n.bytes.saturating_sub(b.bytes),
-            total_ns: n.total_ns.saturating_sub(b.total_ns),
-        }
+    let change = |of: fn(&str) -> bool, counter: fn(&OpCounts) -> u64| {
+        let sum = |snapshot: &Snapshot| snapshot.ops.iter().filter(|op| of(&op.op)).map(counter).sum::<u64>();
+        sum(now).saturating_sub(sum(before))
     };
-    let rate = |n: u64| n as f64 / span_s;
-    let size = |n: u64| shown::bytes(rate(n) as u64);
-    let number = |metric| now.number(metric).saturating_sub(before.number(metric));
-    let (read, write) = (change(&|op| op == "read"), change(&|op| op == "write"));
-    let other = change(&|op| op != "read" && op != "write");
-    let failed = read.failed + write.failed + other.failed;
+    let rate = |of| change(of, |op| op.count) as f64 / span_s;
+    let size = |n: u64| shown::bytes((n as f64 / span_s) as u64);
+    let moved = |of| size(change(of, |op| op.bytes));
+    let mean = |of| shown::mean_span(change(of, |op| op.total_ns), change(of, |op| op.count));
+    let number = |metric| size(now.number(metric).saturating_sub(before.number(metric)));
+    let kinds: [fn(&str) -> bool; 3] = [|op| op == "read", |op| op == "write", |op| op != "read" && op != "write"];
+    let [read, write, other] = kinds;
+    let failed: u64 = kinds.into_iter().map(|of| change(of, |op| op.failed)).sum();
     format!(
         "{:>12} {:>11.0} {:>12} {:>11.0} {:>6.0} {:>4} {:>7} {:>7} {:>9} {:>9}\n",
-        size(read.bytes),
-        rate(read.count),
-        size(write.bytes),
-        rate(write.count),
-        rate(other.count),
+        moved(read),
+        rate(read),
+        moved(write),
+        rate(write),
+        rate(other),
         failed,
         mean(read),
         mean(write),
-        size(number(Metric::MoverBytes)),
-        size(number(Metric::RecoveryBytes)),
+        number(Metric::MoverBytes),
+        number(Metric::RecoveryBytes),
     )
-}
-
-fn mean(sum: Sum) -> String {
-    shown::mean_span(sum.total_ns, sum.count)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::stats::OpCounts;
 
     fn at(uptime_s: u64, count: u64, bytes: u64) -> Snapshot {
         let read = OpCounts { op: "read".into(), count, bytes, total_ns: count * 5_000, ..OpCounts::default() };
