@@ -33,10 +33,26 @@ impl JobsOnVolume {
         drop(self.replication.set(replication));
     }
 
+    /// Records an event of a job; `of` names the numbering that `id` belongs to.
+    fn record(&self, of: &str, id: JobId, owner: Caller, what: &str, why: &str) {
+        let what = format!("{} {id}: {what}", if of == "slurm" { "Slurm's job" } else { "job" });
+        let why = Some(why.to_string()).filter(|why| !why.is_empty());
+        let (owner, job) = (Some(owner.uid), Some(id.0));
+        self.core.pool.events.record(Event { owner, job, why, ..Event::new(EventKind::Job, what) });
+    }
+
     /// The path below the mount point, as the store names it.
     fn below(&self, path: &Path) -> Option<String> {
         Some(path.strip_prefix(&self.core.mount_point).ok()?.to_str()?.to_string())
     }
+}
+
+fn caller(owner: Caller) -> node::control::Caller {
+    node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 }
+}
+
+fn identity(owner: Caller) -> Identity {
+    Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() }
 }
 
 impl Volume for JobsOnVolume {
@@ -45,22 +61,16 @@ impl Volume for JobsOnVolume {
     }
 
     fn job_changed(&self, of: &str, id: JobId, owner: Caller, state: JobState, detail: &str) {
-        let what = format!("{} {id}: {state}", if of == "slurm" { "Slurm's job" } else { "job" });
-        let why = Some(detail.to_string()).filter(|detail| !detail.is_empty());
-        let (owner, job) = (Some(owner.uid), Some(id.0));
-        self.core.pool.events.record(Event { owner, job, why, ..Event::new(EventKind::Job, what) });
+        self.record(of, id, owner, &state.to_string(), detail);
     }
 
     fn job_not_told(&self, of: &str, id: JobId, owner: Caller, what: &str, why: &str) {
-        let what = format!("{} {id}: {what}", if of == "slurm" { "Slurm's job" } else { "job" });
-        let (owner, job, why) = (Some(owner.uid), Some(id.0), Some(why.to_string()));
-        self.core.pool.events.record(Event { owner, job, why, ..Event::new(EventKind::Job, what) });
+        self.record(of, id, owner, what, why);
     }
 
     fn account(&self, job: String, owner: Caller, paths: Vec<PathBuf>, facts: JobFacts) {
-        let caller = node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         let paths = paths.iter().filter_map(|path| self.below(path)).collect();
-        self.core.accounts.job_is(job, JobNow { caller, paths, facts });
+        self.core.accounts.job_is(job, JobNow { caller: caller(owner), paths, facts });
     }
 
     fn check_before_job(&self, owner: Caller, paths: &[PathBuf]) -> Result<CheckReport, String> {
@@ -68,18 +78,16 @@ impl Volume for JobsOnVolume {
         if !self.check_before_job || paths.is_empty() {
             return Ok(CheckReport::default());
         }
-        let caller = node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         for path in &paths {
-            self.core.may_see(&caller, path).map_err(|p| p.cause)?;
+            self.core.may_see(&caller(owner), path).map_err(|p| p.cause)?;
         }
         let options = CheckOptions { repair: true, before_job: paths.clone(), paths, ..CheckOptions::default() };
         // The owner's rights apply, since the paths come from the script.
         let own;
-        let checker = if caller.is_operator() {
+        let checker = if caller(owner).is_operator() {
             &self.core.checker
         } else {
-            let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
-            own = self.core.checker.on_behalf_of(Behalf { who, repairs_readable: true });
+            own = self.core.checker.on_behalf_of(Behalf { who: identity(owner), repairs_readable: true });
             &own
         };
         let report = checker.check(&options, &|_| (), &Stop::default()).map_err(|e| e.to_string())?;
@@ -102,18 +110,16 @@ impl Volume for JobsOnVolume {
     }
 
     fn verify_staged(&self, owner: Caller, paths: &[PathBuf]) -> Result<u64, String> {
-        let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
         let mut bytes = 0;
         for path in paths.iter().filter_map(|path| self.below(path)) {
-            bytes += self.core.stager.silent(&who).verify(&path).map_err(|e| e.to_string())?;
+            bytes += self.core.stager.silent(&identity(owner)).verify(&path).map_err(|e| e.to_string())?;
         }
         Ok(bytes)
     }
 
     fn forget_staging(&self, owner: Caller, path: &Path) -> Result<(), String> {
         let Some(path) = self.below(path) else { return Ok(()) };
-        let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
-        self.core.stager.silent(&who).forget(&path).map(drop).map_err(|e| e.to_string())
+        self.core.stager.silent(&identity(owner)).forget(&path).map(drop).map_err(|e| e.to_string())
     }
 
     fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String> {
@@ -126,9 +132,8 @@ impl Volume for JobsOnVolume {
             path.push(name);
         }
         let below = self.below(&path).ok_or_else(|| format!("{} is not in the volume", path.display()))?;
-        let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
         let uris = [uri.to_string()];
-        let set = self.core.stager.silent(&who).source_set(&below, &uris, false);
+        let set = self.core.stager.silent(&identity(owner)).source_set(&below, &uris, false);
         set.map_err(|e| e.to_string())?;
         Ok(path)
     }
@@ -144,12 +149,11 @@ impl Volume for JobsOnVolume {
     }
 
     fn incoming(&self, owner: Caller, wanted: &[StageInput]) -> Option<Incoming> {
-        let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
         let mut most = 0;
         let mut incoming = Incoming::default();
         for one in wanted {
             let what = StageIn { uris: one.uris.clone(), path: self.below(&one.path)?, ..StageIn::default() };
-            let size = self.core.stager.silent(&who).bytes_to_bring(&what, one.recursive);
+            let size = self.core.stager.silent(&identity(owner)).bytes_to_bring(&what, one.recursive);
             let bytes = size.inspect_err(|error| tracing::info!("a size is unknown: {error}")).ok()?;
             if bytes >= most {
                 (most, incoming.source) = (bytes, site(&one.uris[0]));
@@ -168,9 +172,8 @@ impl Volume for JobsOnVolume {
         let (path, uri) = (self.below(&wanted.path)?, wanted.uris.first().filter(|_| !wanted.foreign)?);
         let left = self.core.under_way.left(owner.uid, &path, uri);
         left.or_else(|| {
-            let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
             let what = StageIn { uris: wanted.uris.clone(), path, ..StageIn::default() };
-            (!wanted.recursive && self.core.stager.silent(&who).is_in_place(&what, bytes)).then_some(0)
+            (!wanted.recursive && self.core.stager.silent(&identity(owner)).is_in_place(&what, bytes)).then_some(0)
         })
     }
 
@@ -222,18 +225,16 @@ impl Volume for JobsOnVolume {
     }
 
     fn closed_version(&self, owner: Caller, path: &Path) -> Option<String> {
-        let caller = node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         let below = self.below(path)?;
-        self.core.may_see(&caller, &below).ok()?;
+        self.core.may_see(&caller(owner), &below).ok()?;
         let (file, stub) = (self.core.checker.file_at(&below)?, self.core.checker.stub_at(&below)?);
         let (size, modified_ns) = engine::stage::offloaded::version(&file, stub).ok()?;
         (!file.is_open()).then(|| format!("{size} {modified_ns}"))
     }
 
     fn protection(&self, owner: Caller, job: &str, paths: &[PathBuf]) -> Vec<Protected> {
-        let caller = node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         let below = paths.iter().filter_map(|p| self.below(p)).flat_map(|p| self.core.checker.files_below(&p));
-        let seen = below.filter(|(_, path)| self.core.may_see(&caller, path).is_ok());
+        let seen = below.filter(|(_, path)| self.core.may_see(&caller(owner), path).is_ok());
         let of = |(id, path): (policy::FileId, String)| {
             let file = self.core.checker.file_at(&path)?;
             Some(Protected {
@@ -261,9 +262,8 @@ impl Volume for JobsOnVolume {
     }
 
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
-        let caller = node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         let paths: Vec<String> = paths.iter().filter_map(|p| self.below(p)).collect();
-        let recoveries = self.core.recoveries(&caller, &paths, from_ms, to_ms).into_iter();
+        let recoveries = self.core.recoveries(&caller(owner), &paths, from_ms, to_ms).into_iter();
         recoveries.map(|(path, tally)| event(self.core.mount_point.join(path), &tally)).collect()
     }
 }
