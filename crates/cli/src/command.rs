@@ -36,7 +36,7 @@ pub use up::detach as up_in_background;
 
 use crate::connect::Context;
 use crate::failure::Result;
-use ::node::control::Problem;
+use ::node::control::{Problem, exit};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
@@ -198,6 +198,14 @@ fn suggest_no_hidden(error: &mut clap::Error) {
 }
 
 /// The supervisor of jobs returns an `ExitCode`, whose number cannot be read.
+/// Reports names that a command could not read. Returns its exit code.
+fn code_of_unread(unread: u64) -> u8 {
+    if unread > 0 {
+        eprintln!("{} could not be read, or have names that are no UTF-8", crate::shown::count(unread, "name"));
+    }
+    if unread == 0 { 0 } else { exit::INCOMPLETE }
+}
+
 fn code_of(code: ExitCode) -> u8 {
     u8::from(code != ExitCode::SUCCESS)
 }

@@ -43,6 +43,11 @@ impl Context {
         Ok(self.connect()?.request(command, args, &mut |_| {})?)
     }
 
+    /// Finds the volume of a directory, or the volume for a command without one, whose root is meant then.
+    pub fn inside_or_root(&self, directory: Option<&Path>) -> Result<Inside> {
+        directory.map_or_else(|| Ok(Inside { volume: self.find()?, path: String::new() }), |dir| self.inside(dir))
+    }
+
     /// Finds the volume of a path, and the path in it. The path itself may be missing, its directory must exist.
     pub fn inside(&self, path: &Path) -> Result<Inside> {
         let real = real(path)?;

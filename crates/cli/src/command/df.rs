@@ -1,13 +1,13 @@
 //! `entrepot df`: space by target and tier, or by user, age or directory.
 
 use crate::answer;
-use crate::connect::Context;
+use crate::connect::{Context, Inside};
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use crate::users;
 use clap::{Args, ValueEnum};
 use node::control::answers::{Space, SpaceRow, Sum, Targets, read};
-use node::control::{Client, Request, SpaceBy, exit};
+use node::control::{Client, Request, SpaceBy};
 use std::path::PathBuf;
 
 /// Show the size and use of targets, or the space that files take
@@ -52,13 +52,7 @@ impl Df {
             answer::show(self.output, context.ask_store(&Request::Targets {})?, devices)?;
             return Ok(0);
         };
-        let (volume, path) = match &self.dir {
-            None => (context.find()?, String::new()),
-            Some(dir) => {
-                let inside = context.inside(dir)?;
-                (inside.volume, inside.path)
-            }
-        };
+        let Inside { volume, path } = context.inside_or_root(self.dir.as_deref())?;
         let asked = Request::Space { path, by: by.into() };
         let mut space: Space = read(Client::connect(&volume.socket())?.ask(&asked, &mut |_| {})?)?;
         for row in &mut space.rows {
@@ -66,10 +60,7 @@ impl Df {
         }
         let unread = space.unread;
         shown::value(self.output, &space, |space| files(by, &space.rows))?;
-        if unread > 0 {
-            eprintln!("{} could not be read, or have names that are no UTF-8", shown::count(unread, "name"));
-        }
-        Ok(if unread == 0 { 0 } else { exit::INCOMPLETE })
+        Ok(super::code_of_unread(unread))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `entrepot find`: lists files by their place and their use.
 
-use crate::connect::Context;
+use crate::connect::{Context, Inside};
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use crate::users;
@@ -62,13 +62,7 @@ pub struct Find {
 
 impl Find {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let (volume, path) = match &self.dir {
-            None => (context.find()?, String::new()),
-            Some(dir) => {
-                let inside = context.inside(dir)?;
-                (inside.volume, inside.path)
-            }
-        };
+        let Inside { volume, path } = context.inside_or_root(self.dir.as_deref())?;
         let asked = Asked {
             path,
             target: self.target,
@@ -101,9 +95,6 @@ impl Find {
         })?;
         out.flush()?;
         let Search { unread, .. } = read(done)?;
-        if unread > 0 {
-            eprintln!("{} could not be read, or have names that are no UTF-8", shown::count(unread, "name"));
-        }
-        Ok(if unread == 0 { 0 } else { exit::INCOMPLETE })
+        Ok(super::code_of_unread(unread))
     }
 }

@@ -278,20 +278,25 @@ fn script_of(path: &Path) -> Result<(Vec<u8>, String)> {
     Ok((script, name))
 }
 
-/// The mount point of the volume that the command acts on, and the working directory. `None` without a volume.
-fn place(context: &Context) -> Option<(PathBuf, PathBuf)> {
-    let cwd = std::env::current_dir().ok()?;
-    let found = node::control::find(context.volume.as_deref(), Some(&cwd)).ok()?;
-    Some((found.mount_point?, cwd))
+/// Plans a script for a machine with these cores, in the working directory and the volume that the command acts on.
+fn planned(
+    context: &Context,
+    script: &[u8],
+    file_name: &str,
+    overrides: &Overrides,
+    cores: u32,
+) -> std::result::Result<jobs::request::Plan, Vec<Complaint>> {
+    let limits = jobs::plan::Limits { cores, walltime_default_s: WALLTIME_DEFAULT_S, arrays: false };
+    let cwd = std::env::current_dir().ok();
+    let found = cwd.as_deref().and_then(|cwd| node::control::find(context.volume.as_deref(), Some(cwd)).ok());
+    let mount = found.and_then(|found| found.mount_point);
+    directives::plan(script, file_name, overrides, limits, mount.as_deref().zip(cwd.as_deref()))
 }
 
 fn plan(context: &Context, path: &Path, overrides: Overrides, output: Output) -> Result<u8> {
     let (script, name) = script_of(path)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let limits = jobs::plan::Limits { cores, walltime_default_s: WALLTIME_DEFAULT_S, arrays: false };
-    let place = place(context);
-    let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
-    match directives::plan(&script, &name, &overrides, limits, place) {
+    match planned(context, &script, &name, &overrides, cores) {
         Ok(plan) if output == Output::Json => shown::json(&plan)?,
         Ok(plan) => shown::text(&shown::inert(&jobs::plan::render(&plan)))?,
         Err(complaints) if output == Output::Json => {
@@ -338,11 +343,8 @@ fn retry_of(id: u64) -> Retry {
 /// Submits a script. `printed`: format of the printed job number, if it is printed.
 fn submit(context: &Context, path: &Path, overrides: Overrides, printed: Option<Output>) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
-    let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: WALLTIME_DEFAULT_S, arrays: false };
-    let place = place(context);
-    let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
     // The daemon reports all further errors of the script.
-    directives::plan(&script, &file_name, &overrides, limits, place).map_err(|wrong| complain(&wrong))?;
+    planned(context, &script, &file_name, &overrides, u32::MAX).map_err(|wrong| complain(&wrong))?;
     let cwd = std::env::current_dir()?;
     let (umask, environment) = surroundings();
     let request = Submit { file_name, script: Script::from(script), cwd: cwd.clone(), umask, environment, overrides };

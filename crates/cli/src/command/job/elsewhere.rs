@@ -1,11 +1,10 @@
 //! `entrepot job submit --scheduler slurm|pbs`: three dependent jobs, submitted as the user by the scheduler's own
 //! commands.
 
-use super::{complain, directives, script_of};
+use super::{complain, planned, script_of};
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
-use jobs::plan::Limits;
 use jobs::request::{
     ExternalPart, JobDetail, JobId, Kind, OneJob, Overrides, Part, PartKind, Register, Registered, Script, Submit,
     SubmittedParts,
@@ -41,10 +40,7 @@ pub fn submit(
 ) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
     // All errors of the script are reported before any request is sent.
-    let limits = Limits { cores: u32::MAX, walltime_default_s: 24 * 3600, arrays: false };
-    let place = super::place(context);
-    let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
-    let planned = directives::plan(&script, &file_name, &overrides, limits, place).map_err(|wrong| complain(&wrong))?;
+    let planned = planned(context, &script, &file_name, &overrides, u32::MAX).map_err(|wrong| complain(&wrong))?;
     let own = jobs::directives::parse(&script).map(|head| head.own_resources).unwrap_or_default();
     let (cores, walltime_s) = (overrides.cores.or(own.cores()), overrides.walltime_s.or(own.walltime_s));
     let cwd = std::env::current_dir()?;
