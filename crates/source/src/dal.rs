@@ -35,14 +35,9 @@ pub struct DalSession {
 }
 
 impl DalSession {
-    /// Creates a session; nothing is sent yet.
-    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<DalSession> {
-        DalSession::below(address, who, runtime, "/")
-    }
-
-    /// Opens a session whose paths count from a directory of an ftp server. OpenDAL writes uploads under a temporary
-    /// name where the session begins, so this is the directory of the destination.
-    pub fn below(address: &Address, who: &Credentials, runtime: Arc<Runtime>, root: &str) -> Result<DalSession> {
+    /// Creates a session; nothing is sent yet. On an ftp server its paths count from the directory `root`: OpenDAL
+    /// writes uploads under a temporary name there, so this is the directory of the destination.
+    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>, root: &str) -> Result<DalSession> {
         let operator = operator(address, who, root, runtime.timeout())?;
         // Connections of ftp are expensive (a login each), and servers limit their number.
         let (transfers, questions) = if address.scheme == Scheme::Ftp { (3, 2) } else { (8, 8) };
@@ -50,16 +45,8 @@ impl DalSession {
         Ok(DalSession { operator, scheme: address.scheme, slots, question_slots, runtime })
     }
 
-    async fn question_slot(&self) -> tokio::sync::SemaphorePermit<'_> {
-        self.question_slots.acquire().await.expect("the slots are never closed")
-    }
-
-    async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
-        self.slots.acquire().await.expect("the slots are never closed")
-    }
-
     async fn stat(&self, path: &str) -> Result<Version> {
-        let _slot = self.question_slot().await;
+        let _slot = self.question_slots.acquire().await.expect("the slots are never closed");
         let meta = self.operator.stat(path).await.map_err(failure::of_opendal)?;
         if meta.is_dir() {
             return Err(SourceError::Permanent("it is a directory, not a file".into()));
@@ -86,7 +73,7 @@ impl DalSession {
         range: Option<std::ops::Range<u64>>,
         each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<()> {
-        let _slot = self.slot().await;
+        let _slot = self.slots.acquire().await.expect("the slots are never closed");
         let moved = Moved::default();
         let transfer = async {
             let mut reader = self.operator.reader_with(path);

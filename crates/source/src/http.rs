@@ -40,18 +40,10 @@ pub struct HttpAccess {
 }
 
 impl HttpAccess {
-    /// Creates a client; nothing is sent yet.
-    pub fn new(address: &Address, who: &Credentials, timeout: Duration) -> Result<HttpAccess> {
-        HttpAccess::with(address, who, Client::new(timeout, true)?)
-    }
-
-    /// Access for uploads, without redirects. A client that follows one turns a PUT into a GET, and a login page into
-    /// success.
-    pub fn without_redirects(address: &Address, who: &Credentials, timeout: Duration) -> Result<HttpAccess> {
-        HttpAccess::with(address, who, Client::new(timeout, false)?)
-    }
-
-    fn with(address: &Address, who: &Credentials, client: Client) -> Result<HttpAccess> {
+    /// Creates a client; nothing is sent yet. Uploads need one without redirects: a client that follows one turns a PUT
+    /// into a GET, and a login page into success.
+    pub fn new(address: &Address, who: &Credentials, timeout: Duration, redirects: bool) -> Result<HttpAccess> {
+        let client = Client::new(timeout, redirects)?;
         let base = url::Url::parse(&address.http_endpoint())
             .map_err(|e| SourceError::Permanent(format!("bad server name: {e}")))?;
         Ok(HttpAccess { client, base, authorization: authorization(who)? })
@@ -161,7 +153,7 @@ pub struct HttpSession {
 impl HttpSession {
     /// Creates a session; nothing is sent yet.
     pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<HttpSession> {
-        let access = HttpAccess::new(address, who, runtime.timeout())?;
+        let access = HttpAccess::new(address, who, runtime.timeout(), true)?;
         let (transfers, questions) = (Semaphore::new(TRANSFERS_MAX), Semaphore::new(QUESTIONS_MAX));
         Ok(HttpSession { access, transfers, questions, runtime })
     }

@@ -114,12 +114,9 @@ impl Sources {
         }
         let runtime = self.runtime.clone();
         let session = match address.scheme {
-            Scheme::Sftp => {
-                let session = SftpSession::new(address, &key.found, who, runtime);
-                Session::Sftp(Arc::new(session))
-            }
+            Scheme::Sftp => Session::Sftp(Arc::new(SftpSession::new(address, &key.found, who, runtime))),
             Scheme::Http | Scheme::Webdav => Session::Http(Arc::new(HttpSession::new(address, &key.found, runtime)?)),
-            _ => Session::Dal(Arc::new(DalSession::new(address, &key.found, runtime)?)),
+            _ => Session::Dal(Arc::new(DalSession::new(address, &key.found, runtime, "/")?)),
         };
         if sessions.len() == SESSIONS_MAX {
             sessions.remove(0);
@@ -208,14 +205,14 @@ impl Opener for Sources {
             }
             Scheme::Http | Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
-                let access = HttpAccess::without_redirects(&address, &found, self.runtime.timeout())?;
+                let access = HttpAccess::new(&address, &found, self.runtime.timeout(), false)?;
                 Ok(started(Box::new(HttpUpload::start(access, self.runtime.clone(), &address.path, temporary)?)))
             }
             Scheme::Ftp => {
                 let found = Credentials::find(&address, who)?;
                 let (dir, name) = address.path.rsplit_once('/').unwrap_or(("", &address.path));
                 let dir = if dir.is_empty() { "/" } else { dir };
-                let session = Arc::new(DalSession::below(&address, &found, self.runtime.clone(), dir)?);
+                let session = Arc::new(DalSession::new(&address, &found, self.runtime.clone(), dir)?);
                 Ok(Started { upload: Box::new(DalUpload::start(session, name)?), at: uri.to_string() })
             }
             Scheme::S3 | Scheme::Sftp => match self.session(&address, who)? {
@@ -250,7 +247,7 @@ impl Opener for Sources {
             Scheme::Repository => Err(SourceError::Permanent("a record is asked for its files".into())),
             Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
-                dal::list(&DalSession::new(&address, &found, self.runtime.clone())?, &address.path)
+                dal::list(&DalSession::new(&address, &found, self.runtime.clone(), "/")?, &address.path)
             }
             Scheme::Http | Scheme::S3 | Scheme::Ftp | Scheme::Sftp => match self.session(&address, who)? {
                 Session::Sftp(session) => sftp::list(&session, &address.path),
