@@ -61,7 +61,15 @@ impl Opened {
 
     /// Writes all bytes at `offset`.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
-        let file = self.file();
+        self.put(self.file(), offset, data)
+    }
+
+    /// Appends all bytes to a file that is open for appending, over the mount.
+    pub fn append(&self, data: &[u8]) -> Result<usize> {
+        self.put(None, 0, data)
+    }
+
+    fn put(&self, file: Option<&dyn ClientFile>, offset: u64, data: &[u8]) -> Result<usize> {
         let mut put = 0;
         while put < data.len() {
             let (rest, at) = (&data[put..], offset + put as u64);
@@ -73,18 +81,6 @@ impl Opened {
                 return Err(Errno::IO);
             }
             put += n;
-        }
-        Ok(put)
-    }
-
-    /// Appends all bytes to a file that is open for appending.
-    pub fn append(&self, data: &[u8]) -> Result<usize> {
-        let mut put = 0;
-        while put < data.len() {
-            match retry_on_intr(|| pwrite(&self.fd, &data[put..], 0))? {
-                0 => return Err(Errno::IO),
-                n => put += n,
-            }
         }
         Ok(put)
     }

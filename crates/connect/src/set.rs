@@ -232,10 +232,8 @@ impl Connections {
         slot.counts.bytes(direction == Direction::Write, moved.unwrap_or(0));
         let (now, usable) = (self.now(), self.usable());
         let mut chooser = self.chooser.lock();
-        match file {
-            Some(file) => chooser.done(now, Some(&mut file.lock()), direction, part, moved.is_some(), usable),
-            None => chooser.done(now, None, direction, part, moved.is_some(), usable),
-        }
+        let mut file = file.map(Mutex::lock);
+        chooser.done(now, file.as_deref_mut(), direction, part, moved.is_some(), usable);
     }
 
     /// Counts an operation without bytes.
