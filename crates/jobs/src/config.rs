@@ -26,6 +26,7 @@ pub fn threads(n_transfers_max: u32) -> Pool {
 }
 
 /// Configuration of the runner.
+#[derive(Clone)]
 pub struct Config {
     /// Directory for spools and logs: `STATE/jobs`.
     pub jobs_dir: PathBuf,

@@ -4,10 +4,10 @@
 use crate::failure::Result;
 use crate::{shown, signals};
 use node::control::{Problem, exit};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Weak};
 
 /// Line that the background process prints once it serves.
@@ -16,26 +16,32 @@ const MOUNTED: &str = "mounted";
 /// Starts the same program in the background and waits for its report. `places` are the arguments that are paths: the
 /// child runs in `/`, so it gets them as absolute paths.
 pub fn in_the_background(places: &[&Path], mountpoint: &Path, help: &str) -> Result<u8> {
-    let mut command = Command::new(std::env::current_exe()?);
     let own = |word: &OsStr| word == "--detach" || places.iter().any(|place| place.as_os_str() == word);
-    command.args(std::env::args_os().skip(1).filter(|word| !own(word)));
-    command.args(["--in-background", "--"]);
+    let mut words: Vec<OsString> = std::env::args_os().skip(1).filter(|word| !own(word)).collect();
+    words.extend(["--in-background".into(), "--".into()]);
     for place in places {
-        command.arg(std::path::absolute(place)?);
+        words.push(std::path::absolute(place)?.into());
     }
-    // The child must not keep a directory or a terminal busy.
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn()?;
-    let mut line = String::new();
-    if let Some(out) = child.stdout.take() {
-        BufReader::new(out).read_line(&mut line)?;
-    }
+    let (_, line) = started(words)?;
     if line.trim_end() == MOUNTED {
         shown::text(&format!("mounted at {}\n", mountpoint.display()))?;
         return Ok(0);
     }
     let (cause, so, next) = parts(line.trim_end(), help);
     Err(Problem::new(exit::FAILED, cause).so(so).try_this(next).into())
+}
+
+/// Starts the same program with these arguments, and waits for a line from it.
+pub fn started(arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> io::Result<(Child, String)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    // The child must keep neither a directory nor a terminal busy.
+    command.args(arguments).current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line)?;
+    }
+    Ok((child, line))
 }
 
 /// Reports the result of the start from the background process, in one line for the waiting parent.

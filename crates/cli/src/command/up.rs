@@ -11,7 +11,7 @@ use crate::inputs_on_volume;
 use crate::jobs_in_numbers;
 use crate::jobs_on_volume::JobsOnVolume;
 use crate::promises_on_volume;
-use crate::{log, shown};
+use crate::{log, served, shown};
 use ::connect::Servers;
 use clap::Args;
 use endpoint::{Endpoint, Listening};
@@ -22,12 +22,11 @@ use node::control::{ENVIRONMENT, Problem, exit, socket_of};
 use node::daemon::{Core, Daemon, Ending, Starting};
 use policy::schedule::just_in_time;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use terminal::signals;
 
@@ -110,15 +109,8 @@ pub fn detach(file: &Path, at: &Path) -> Result<u8> {
     // Errors of the configuration are printed by this process, before a child is started.
     Config::load(file)?;
     let (file, at) = (std::path::absolute(file)?, std::path::absolute(at)?);
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg("up").arg(&file).arg("--at").arg(&at).arg("--in-background");
-    // The child must keep neither a directory nor a terminal busy.
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn()?;
-    let mut line = String::new();
-    if let Some(out) = child.stdout.take() {
-        BufReader::new(out).read_line(&mut line)?;
-    }
+    let words = ["up".as_ref(), file.as_os_str(), "--at".as_ref(), at.as_os_str(), "--in-background".as_ref()];
+    let (mut child, line) = served::started(words)?;
     match serde_json::from_str::<Result<PathBuf>>(&line) {
         Ok(started) => {
             shown::text(&format!("mounted at {}\n", started?.display()))?;
@@ -209,16 +201,13 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("the job runner cannot start: {e}"));
     let state_dir = core.volume.state_dir();
     let toml = std::path::absolute(&core.volume.config().file).map_err(|e| failed(&e))?;
-    let config = || -> std::io::Result<jobs::Config> {
-        let mut config = jobs::Config::new(state_dir.join("jobs"))?;
-        if settings.cores > 0 {
-            config.cores = settings.cores as u32;
-        }
-        config.offload_on_close = settings.offload == volume::Offload::OnClose;
-        config.n_transfers_max = settings.dataxfer_concurrent.max(1) as u32;
-        config.environment = vec![(ENVIRONMENT.into(), toml.display().to_string())];
-        Ok(config)
-    };
+    let mut config = jobs::Config::new(state_dir.join("jobs")).map_err(|e| failed(&e))?;
+    if settings.cores > 0 {
+        config.cores = settings.cores as u32;
+    }
+    config.offload_on_close = settings.offload == volume::Offload::OnClose;
+    config.n_transfers_max = settings.dataxfer_concurrent.max(1) as u32;
+    config.environment = vec![(ENVIRONMENT.into(), toml.display().to_string())];
     let volume = Arc::new(JobsOnVolume::new(core.clone(), settings.check_before_job));
     let state = || core.volume.state().clone();
     let recogniser = Arc::new(recognise);
@@ -226,27 +215,20 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let threads = jobs::threads(settings.dataxfer_concurrent as u32);
     let arrivals = Arrivals::start(arrivals_of(settings), volume.clone(), state(), peers, &threads);
     let arrivals = Arc::new(arrivals.map_err(|e| failed(&e))?);
-    let of_machine = jobs::Config::new(state_dir.join("jobs")).map_err(|e| failed(&e))?;
     let notices = jobs::notice::Settings {
         on_end: settings.on_end.clone(),
         sendmail: settings.sendmail.clone(),
-        program: of_machine.program,
-        supervisor_args: of_machine.supervisor_args,
+        program: config.program.clone(),
+        supervisor_args: config.supervisor_args.clone(),
         dir: state_dir.join("jobs").join("notices"),
     };
-    let notices = jobs::notice::Notices::new(notices, volume.clone(), threads.clone());
-    let notices = Arc::new(notices);
     let known = core.calls.as_ref().map(|calls| Arc::new(KnownJobs::new(state(), calls.own(), &object::host::name())));
-    let config = || -> std::result::Result<jobs::Config, Problem> {
-        let mut config = config().map_err(|e| failed(&e))?;
-        config.arrivals = Some(arrivals.clone());
-        config.known = known.clone();
-        config.notices = Some(notices.clone());
-        config.threads = threads.clone();
-        Ok(config)
-    };
-    let runner = jobs::runner::Runner::open(config()?, state(), volume.clone(), recogniser.clone());
-    let slurm = jobs::slurm::Slurm::open(config()?, &settings.slurm_user, state(), volume.clone(), recogniser);
+    config.arrivals = Some(arrivals.clone());
+    config.known = known.clone();
+    config.notices = Some(Arc::new(jobs::notice::Notices::new(notices, volume.clone(), threads.clone())));
+    config.threads = threads.clone();
+    let runner = jobs::runner::Runner::open(config.clone(), state(), volume.clone(), recogniser.clone());
+    let slurm = jobs::slurm::Slurm::open(config, &settings.slurm_user, state(), volume.clone(), recogniser);
     let (runner, slurm) = (Arc::new(runner.map_err(|e| failed(&e))?), Arc::new(slurm.map_err(|e| failed(&e))?));
     arrivals.taken_up();
     slurm.set_runner(&runner);

@@ -1,5 +1,6 @@
 //! Formats of a log line: text for people, JSON for programs, or the form of systemd's journal.
 
+use clap::ValueEnum;
 use serde_json::Value;
 use std::fmt::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 pub const ENVIRONMENT: &str = "ENTREPOT_LOG_FORMAT";
 
 /// Form of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
     /// Time, level and message.
     Text,
@@ -39,12 +40,7 @@ impl Form {
     }
 
     fn parse(word: &str) -> Result<Form, String> {
-        match word {
-            "text" => Ok(Form::Text),
-            "json" => Ok(Form::Json),
-            "journal" => Ok(Form::Journal),
-            _ => Err(format!("{ENVIRONMENT}={word}: forms are text, json, journal")),
-        }
+        Form::from_str(word, false).map_err(|_| format!("{ENVIRONMENT}={word}: forms are text, json, journal"))
     }
 }
 
