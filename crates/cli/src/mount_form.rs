@@ -7,6 +7,7 @@ use crate::command::up_in_background;
 use crate::failure::{Failure, Result};
 use engine::volume::Config;
 use node::control::{Problem, mounts};
+use rustix::fs::StatVfsMountFlags;
 use rustix::mount::{MountFlags, mount_remount};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -54,44 +55,42 @@ pub fn read(words: &[OsString]) -> Option<MountRequest> {
     Some(asked)
 }
 
+/// Flags of a mount: the option that sets one, the option that clears it if there is one, and the flag as `statvfs`
+/// shows it and as `mount` takes it.
+const FLAGS: [(&str, &str, StatVfsMountFlags, MountFlags); 7] = [
+    ("ro", "rw", StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
+    ("nosuid", "suid", StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+    ("nodev", "dev", StatVfsMountFlags::NODEV, MountFlags::NODEV),
+    ("noexec", "exec", StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+    ("noatime", "", StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+    ("nodiratime", "", StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+    ("relatime", "", StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+];
+
 /// Applies the options to the kernel's `flags`. Options of mount(8) and systemd have no effect.
 fn flags(mut flags: MountFlags, options: &[String], is_sloppy: bool) -> std::result::Result<MountFlags, &str> {
     for option in options {
-        match option.as_str() {
-            "ro" => flags |= MountFlags::RDONLY,
-            "nosuid" => flags |= MountFlags::NOSUID,
-            "nodev" => flags |= MountFlags::NODEV,
-            "noexec" => flags |= MountFlags::NOEXEC,
-            "noatime" => flags |= MountFlags::NOATIME,
-            "nodiratime" => flags |= MountFlags::NODIRATIME,
-            "relatime" => flags |= MountFlags::RELATIME,
-            "rw" => flags -= MountFlags::RDONLY,
-            "suid" => flags -= MountFlags::NOSUID,
-            "dev" => flags -= MountFlags::NODEV,
-            "exec" => flags -= MountFlags::NOEXEC,
-            REMOUNT | "defaults" | "auto" | "noauto" | "nofail" | "_netdev" | "user" | "users" | "nouser" | "owner"
-            | "group" | "async" | "atime" | "diratime" => {}
-            other if ["x-", "user=", "comment="].iter().any(|known| other.starts_with(known)) => {}
-            _ if is_sloppy => {}
-            other => return Err(other),
+        if let Some((.., flag)) = FLAGS.iter().find(|(set, ..)| set == option) {
+            flags |= *flag;
+        } else if let Some((.., flag)) = FLAGS.iter().find(|(_, cleared, ..)| cleared == option) {
+            flags -= *flag;
+        } else {
+            match option.as_str() {
+                REMOUNT | "defaults" | "auto" | "noauto" | "nofail" | "_netdev" | "user" | "users" | "nouser"
+                | "owner" | "group" | "async" | "atime" | "diratime" => {}
+                other if ["x-", "user=", "comment="].iter().any(|known| other.starts_with(known)) => {}
+                _ if is_sloppy => {}
+                other => return Err(other),
+            }
         }
     }
     Ok(flags)
 }
 
 fn flags_of(at: &Path) -> std::io::Result<MountFlags> {
-    use rustix::fs::StatVfsMountFlags as Has;
     let has = rustix::fs::statvfs(at)?.f_flag;
-    let both = [
-        (Has::RDONLY, MountFlags::RDONLY),
-        (Has::NOSUID, MountFlags::NOSUID),
-        (Has::NODEV, MountFlags::NODEV),
-        (Has::NOEXEC, MountFlags::NOEXEC),
-        (Has::NOATIME, MountFlags::NOATIME),
-        (Has::NODIRATIME, MountFlags::NODIRATIME),
-        (Has::RELATIME, MountFlags::RELATIME),
-    ];
-    Ok(both.into_iter().filter(|(flag, _)| has.contains(*flag)).fold(MountFlags::empty(), |all, (_, flag)| all | flag))
+    let set = FLAGS.iter().filter(|(_, _, shown, _)| has.contains(*shown)).map(|(.., flag)| *flag);
+    Ok(set.fold(MountFlags::empty(), MountFlags::union))
 }
 
 impl MountRequest {
