@@ -26,14 +26,12 @@ pub fn of_runner(job: JobSummary) -> Job {
 pub fn of_slurm(job: Summary) -> Job {
     Job {
         id: job.job.0,
-        name: String::new(),
         user: job.user,
         host: job.host,
         scheduler: Some("Slurm".into()),
         state: job.phase.to_string(),
         detail: job.doing,
-        cores: 0,
         since_ms: job.since_ms,
-        staging: None,
+        ..Job::default()
     }
 }

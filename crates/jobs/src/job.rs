@@ -2,7 +2,7 @@
 
 use crate::exec::now_ms;
 use crate::plan::paths;
-use crate::request::{Arrival, Caller, CheckReport, Early, JobId, JobState, Moment, Plan};
+use crate::request::{Arrival, Caller, CheckReport, Early, JobId, JobState, JobSummary, Moment, PartKind, Plan};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -88,6 +88,27 @@ impl<X> Job<X> {
     /// Time of the entry into the present state, in milliseconds since 1970.
     pub fn since_ms(&self) -> u64 {
         self.timeline.last().map_or(0, |moment| moment.at_ms)
+    }
+
+    /// Summary of what all backends keep of a job.
+    pub fn outline(&self) -> JobSummary {
+        let compute = self.plan.part(PartKind::Compute);
+        JobSummary {
+            id: self.id,
+            name: self.plan.name.clone(),
+            host: None,
+            uid: self.owner.uid,
+            user: self.user.clone(),
+            state: self.state,
+            detail: self.detail.clone(),
+            why: None,
+            cores: compute.map_or(0, |part| part.cores),
+            walltime_s: compute.map_or(0, |part| part.walltime_s),
+            submitted_ms: self.timeline.first().map_or(0, |moment| moment.at_ms),
+            started_ms: None,
+            ended_ms: self.state.is_final().then(|| self.since_ms()),
+            staging: None,
+        }
     }
 
     /// Whether that user may see it and act on it.

@@ -121,23 +121,8 @@ impl Record {
     }
 
     pub fn summary(&self) -> JobSummary {
-        let compute = self.plan.part(PartKind::Compute);
-        JobSummary {
-            id: self.id,
-            name: self.plan.name.clone(),
-            host: None,
-            uid: self.owner.uid,
-            user: self.user.clone(),
-            state: self.state,
-            detail: self.detail.clone(),
-            why: self.own.why.clone(),
-            cores: compute.map_or(0, |part| part.cores),
-            walltime_s: compute.map_or(0, |part| part.walltime_s),
-            submitted_ms: self.own.submitted_ms,
-            started_ms: self.own.parts.iter().filter_map(|part| part.dispatched_ms).min(),
-            ended_ms: self.state.is_final().then(|| self.since_ms()),
-            staging: None,
-        }
+        let started_ms = self.own.parts.iter().filter_map(|part| part.dispatched_ms).min();
+        JobSummary { why: self.own.why.clone(), submitted_ms: self.own.submitted_ms, started_ms, ..self.outline() }
     }
 
     pub fn detail(&self, log_dir: PathBuf) -> JobDetail {

@@ -5,7 +5,7 @@ use super::hooked::Hooks;
 use super::users::summary;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::request::{Caller, JobId, JobState, JobSummary, PartKind, Watched};
+use crate::request::{Caller, JobId, JobState, JobSummary, Watched};
 
 impl Slurm {
     /// Watches a job until it is over, or held because its data cannot come in. `progress` returns `false` once the
@@ -30,23 +30,8 @@ impl Slurm {
         };
         let why = Hooks::why(&job).filter(|_| job.state == JobState::Failed);
         let why = why.map(|why| format!("{why}; once the cause is gone: entrepot slurm retry {id}"));
-        let compute = job.plan.part(PartKind::Compute);
-        let summary = JobSummary {
-            id,
-            name: job.plan.name.clone(),
-            host: self.core.config.host(),
-            uid: job.owner.uid,
-            user: job.user.clone(),
-            state: job.state,
-            detail: if job.state.is_final() { job.own.note.clone().unwrap_or_default() } else { detail },
-            why,
-            cores: compute.map_or(0, |part| part.cores),
-            walltime_s: compute.map_or(0, |part| part.walltime_s),
-            submitted_ms: job.timeline.first().map_or(0, |moment| moment.at_ms),
-            started_ms: None,
-            ended_ms: job.state.is_final().then(|| job.since_ms()),
-            staging: None,
-        };
+        let detail = if job.state.is_final() { job.own.note.clone().unwrap_or_default() } else { detail };
+        let summary = JobSummary { host: self.core.config.host(), detail, why, ..job.outline() };
         Ok(Watched { summary, start_ms: None, arrival, transfers: self.core.transfers(&job) })
     }
 }
