@@ -16,9 +16,8 @@ pub(crate) use arrival::Now;
 use crate::arrivals::QueueKind;
 use crate::config::{Config, Recogniser};
 use crate::everywhere::Everywhere;
-use crate::exec::Spec;
-use crate::exec::now_ms;
 use crate::exec::outside::Supervisor;
+use crate::exec::{Spec, now_ms};
 use crate::job::Job;
 use crate::known::{KnownJob, KnownJobs};
 use crate::notice::Over;
@@ -311,10 +310,14 @@ impl<B: Backend> Core<B> {
 fn known_job<B: Backend>(known: &KnownJobs, job: &Job<B::JobData>) -> KnownJob {
     let queued = B::queued(job);
     KnownJob {
+        node: known.node().to_owned(),
+        host: known.host().to_owned(),
+        records: B::RECORDS.to_owned(),
+        id: job.id,
+        uid: job.owner.uid,
         inputs: if queued.is_some() { job.staged_paths() } else { Vec::new() },
         queued,
         needs: if B::needs_files(job) { job.needed_paths() } else { Vec::new() },
-        ..known.job(B::RECORDS, job.id, job.owner.uid)
     }
 }
 

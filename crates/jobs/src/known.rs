@@ -80,18 +80,9 @@ impl KnownJobs {
         &self.host
     }
 
-    /// A job of this node with nothing but its place in the records.
-    pub(crate) fn job(&self, records: &str, id: JobId, uid: u32) -> KnownJob {
-        KnownJob {
-            node: self.node.clone(),
-            host: self.host.clone(),
-            records: records.to_owned(),
-            id,
-            uid,
-            queued: None,
-            inputs: Vec::new(),
-            needs: Vec::new(),
-        }
+    /// This node's name in calls.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
     }
 
     /// Publishes a job of this node.

@@ -169,6 +169,11 @@ impl Queue for WithInputs {
     }
 }
 
+/// Seconds of a time such as `1:30:00`.
+fn clock(text: &str) -> Option<u64> {
+    text.split(':').try_fold(0u64, |sum, field| Some(sum * 60 + field.parse::<u64>().ok()?))
+}
+
 /// Runs a scheduler's command in the time zone in which its output is parsed; returns the output.
 pub(crate) fn ask(program: &str, args: &[&str], environment: &[(&str, &str)]) -> Result<String, Error> {
     let command = || format!("{program} {}", args.join(" "));

@@ -72,10 +72,9 @@ enum Sort {
 
 fn sort(line: &[u8]) -> Sort {
     let line = line.trim_ascii_end();
-    for (word, kind) in [("#STAGEIN", PartKind::StageIn), ("#STAGEOUT", PartKind::StageOut)] {
-        if after_word(line, word).is_some() {
-            return Sort::Staging(kind);
-        }
+    let is = |word: &&str| after_word(line, word).is_some();
+    if let Some(word) = ["#STAGEIN", "#STAGEOUT"].into_iter().find(is) {
+        return Sort::Staging(if word == "#STAGEIN" { PartKind::StageIn } else { PartKind::StageOut });
     }
     if let Some(ours) = after_word(line, BB_LUA).and_then(|rest| after_word(rest.trim_ascii_start(), "entrepot")) {
         let mut words = ours.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -89,15 +88,11 @@ fn sort(line: &[u8]) -> Sort {
     if after_word(line, CHECKPOINT).is_some() {
         return Sort::Checkpoint;
     }
-    for word in ["#ENTREPOT", "#SBATCH", "#PBS"] {
-        if after_word(line, word).is_some() {
-            return Sort::Resource(word);
-        }
+    if let Some(word) = ["#ENTREPOT", "#SBATCH", "#PBS"].into_iter().find(is) {
+        return Sort::Resource(word);
     }
-    for word in ["#DW", "#BB"] {
-        if after_word(line, word).is_some() {
-            return Sort::DataWarp(word);
-        }
+    if let Some(word) = ["#DW", "#BB"].into_iter().find(is) {
+        return Sort::DataWarp(word);
     }
     let Some(comment) = line.trim_ascii_start().strip_prefix(b"#") else {
         return if line.trim_ascii().is_empty() { Sort::Comment } else { Sort::Program };

@@ -13,28 +13,28 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// Becomes the command. Returns only on failure: 126 without permission, 127 if there is no such program.
 pub(super) fn run(spec: &Spec, step: usize) -> ExitCode {
-    let Some((program, arguments)) = spec.steps.get(step).and_then(|argv| argv.split_first()) else {
-        eprintln!("entrepot: this part has no command {step}");
-        return ExitCode::from(126);
-    };
-    if let Err(why) = prepare(spec) {
-        eprintln!("entrepot: {why}");
-        return ExitCode::from(126);
-    }
-    if std::io::stdin().read_exact(&mut [0]).is_err() {
-        eprintln!("entrepot: the supervisor is gone");
-        return ExitCode::from(126);
-    }
-    let stdin = match spec.input.as_deref().map(input).transpose() {
-        Ok(stdin) => stdin.unwrap_or_else(Stdio::null),
-        Err(error) => {
-            eprintln!("entrepot: the input of the command cannot be kept in memory: {error}");
-            return ExitCode::from(126);
+    let (why, code) = match command(spec, step) {
+        Ok(mut command) => {
+            let error = command.exec();
+            let why = format!("cannot run {}: {error}", command.get_program().display());
+            (why, if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
         }
+        Err(why) => (why, 126),
     };
-    let error = Command::new(program).args(arguments).stdin(stdin).env_clear().envs(&spec.environment).exec();
-    eprintln!("entrepot: cannot run {program}: {error}");
-    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
+    eprintln!("entrepot: {why}");
+    ExitCode::from(code)
+}
+
+fn command(spec: &Spec, step: usize) -> Result<Command, String> {
+    let argv = spec.steps.get(step).and_then(|argv| argv.split_first());
+    let (program, arguments) = argv.ok_or_else(|| format!("this part has no command {step}"))?;
+    prepare(spec)?;
+    std::io::stdin().read_exact(&mut [0]).map_err(|_| "the supervisor is gone")?;
+    let stdin = spec.input.as_deref().map(input).transpose();
+    let stdin = stdin.map_err(|e| format!("the input of the command cannot be kept in memory: {e}"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(stdin.unwrap_or_else(Stdio::null)).env_clear().envs(&spec.environment);
+    Ok(command)
 }
 
 /// A text as a file that no other process can open.

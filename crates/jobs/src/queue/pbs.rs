@@ -1,6 +1,6 @@
 //! The queue of PBS: parses the output of `qstat -f -F json`.
 
-use super::{Error, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
+use super::{Error, Queue, QueuedJob, Snapshot, State, WaitsFor, ask, clock};
 use crate::exec::now_ms;
 use serde_json::{Map, Value};
 use std::time::UNIX_EPOCH;
@@ -73,8 +73,7 @@ fn taken(jobs: &str, now_ms: u64) -> Option<Vec<(u64, u64, u64)>> {
             State::Running | State::Ending => Some(time(&job["stime"]).unwrap_or(now_ms).min(now_ms)),
             State::Ended => None,
         };
-        let cores = &job["Resource_List"]["ncpus"];
-        let cores = cores.as_u64().or(cores.as_str().and_then(|n| n.parse().ok())).unwrap_or(1);
+        let cores = cores(&job["Resource_List"]).unwrap_or(1);
         let length_ms = job["Resource_List"]["walltime"].as_str().and_then(clock).map(|s| s * 1000);
         if let Some(start) = start {
             // A job beyond its walltime may end at any moment; one without a limit never ends.
@@ -93,11 +92,13 @@ fn cores_of(nodes: &str) -> u64 {
         let state = node["state"].as_str().unwrap_or_default();
         !["down", "offline", "unknown", "stale"].iter().any(|word| state.contains(word))
     };
-    let cores = |node: &Value| {
-        let n = &node["resources_available"]["ncpus"];
-        n.as_u64().or(n.as_str().and_then(|n| n.parse().ok())).unwrap_or(0)
-    };
-    nodes.values().filter(up).map(cores).sum()
+    nodes.values().filter(up).filter_map(|node| cores(&node["resources_available"])).sum()
+}
+
+/// Number of cores among resources: a number, or a text with one.
+fn cores(resources: &Value) -> Option<u64> {
+    let n = &resources["ncpus"];
+    n.as_u64().or_else(|| n.as_str()?.parse().ok())
 }
 
 fn number(id: &str) -> u64 {
@@ -137,10 +138,6 @@ fn state(letter: &str) -> (State, WaitsFor) {
         "H" => (State::Pending, WaitsFor::Dependency),
         _ => (State::Pending, WaitsFor::Nodes),
     }
-}
-
-fn clock(text: &str) -> Option<u64> {
-    text.split(':').try_fold(0u64, |sum, field| Some(sum * 60 + field.parse::<u64>().ok()?))
 }
 
 /// Seconds since 1970, or `Sat Nov 21 12:00:00 2026` in UTC, the zone of the request; in milliseconds.

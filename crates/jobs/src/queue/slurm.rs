@@ -3,7 +3,7 @@
 //! Start times are the backfill scheduler's own plan, as `squeue --start` shows it. Times are requested in seconds
 //! since 1970, so that no time zone plays a part.
 
-use super::{Error, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
+use super::{Error, Queue, QueuedJob, Snapshot, State, WaitsFor, ask, clock};
 use crate::exec::now_ms;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -122,12 +122,8 @@ fn time_limit(text: &str) -> Option<Option<u64>> {
     if matches!(text, "UNLIMITED" | "NOT_SET" | "INVALID" | "Partition_Limit" | "N/A" | "") {
         return Some(None);
     }
-    let (days, clock) = text.split_once('-').unwrap_or(("0", text));
-    let mut total = 0u64;
-    for field in clock.split(':') {
-        total = total * 60 + field.parse::<u64>().ok()?;
-    }
-    Some(Some(days.parse::<u64>().ok()? * 86_400 + total))
+    let (days, time) = text.split_once('-').unwrap_or(("0", text));
+    Some(Some(days.parse::<u64>().ok()? * 86_400 + clock(time)?))
 }
 
 #[cfg(test)]
