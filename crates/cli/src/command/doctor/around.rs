@@ -31,7 +31,9 @@ pub fn secret(key: &str, path: &Path) -> Vec<Finding> {
         Ok(_) => Finding::ok(&subject, format!("{} is closed to others", path.display())),
         Err(why) => {
             let what = format!("{}: {why}", path.display());
-            Finding::failure(&subject, what, "the volume is not mounted with it", "mend that, or name another file")
+            Finding::failure(&subject, what)
+                .so("the volume is not mounted with it")
+                .next("mend that, or name another file")
         }
     }]
 }
@@ -44,13 +46,11 @@ pub fn server(file: &Path) -> Vec<Finding> {
     let time = match redis::Server::reach(address).and_then(|server| server.time()) {
         Ok(time) => time,
         Err(error) => {
-            let why = "without the state no volume is mounted, and a mounted one moves nothing";
-            return vec![Finding::failure(
-                "state",
-                error.to_string(),
-                why,
-                "start the server, or correct the cause that it reports",
-            )];
+            return vec![
+                Finding::failure("state", error.to_string())
+                    .so("without the state no volume is mounted, and a mounted one moves nothing")
+                    .next("start the server, or correct the cause that it reports"),
+            ];
         }
     };
     vec![apart(before, time, SystemTime::now())]
@@ -65,8 +65,9 @@ fn apart(before: SystemTime, theirs: SystemTime, after: SystemTime) -> Finding {
         return Finding::ok("state", "the server answers, keeps what it acknowledges, and its clock is ours");
     }
     let what = format!("the server's clock and this machine's are {by} s apart");
-    let why = "ages of files and times that nodes exchange are wrong by as much on one of them";
-    Finding::warning("state", what, why, "keep both by NTP (`timedatectl`, `chronyc tracking`)")
+    Finding::warning("state", what)
+        .so("ages of files and times that nodes exchange are wrong by as much on one of them")
+        .next("keep both by NTP (`timedatectl`, `chronyc tracking`)")
 }
 
 /// Checks that the endpoint of a running daemon refuses requests without a token.
@@ -83,23 +84,13 @@ pub fn endpoint(listen: SocketAddr, has_token: bool, has_certificate: bool, sock
         Ok(401) => Finding::ok(subject, format!("{listen}: a client without a token is refused")),
         Ok(code) => {
             let what = format!("{listen} answers {code} to a client without a token");
-            let why = "any client that reaches that address reads the volume's metrics";
-            Finding::failure(
-                subject,
-                what,
-                why,
-                "start the volume again: it runs without `token_file`, or another program listens there",
-            )
+            Finding::failure(subject, what)
+                .so("any client that reaches that address reads the volume's metrics")
+                .next("start the volume again: it runs without `token_file`, or another program listens there")
         }
-        Err(error) => {
-            let why = "the volume cannot be watched";
-            Finding::warning(
-                subject,
-                format!("{listen}: {error}"),
-                why,
-                "start the volume again, which opens the endpoint",
-            )
-        }
+        Err(error) => Finding::warning(subject, format!("{listen}: {error}"))
+            .so("the volume cannot be watched")
+            .next("start the volume again, which opens the endpoint"),
     }]
 }
 
@@ -132,32 +123,28 @@ pub fn daemon(socket: &Path) -> Vec<Finding> {
     let status = match status(socket) {
         Ok(status) => status,
         Err(problem) => {
-            return vec![Finding::failure("daemon", problem.cause, &problem.consequence, problem.next_step)];
+            return vec![Finding::failure("daemon", problem.cause).so(&problem.consequence).next(problem.next_step)];
         }
     };
     let mut findings = vec![version(&status)];
     findings.extend(users(&status.mount_point));
     if let Some(why) = &status.state_away {
-        let so = "nothing is moved, staged or repaired until it is back";
-        findings.push(Finding::failure(
-            "daemon",
-            format!("its state is away: {why}"),
-            so,
-            "mend the server or the disk of the state",
-        ));
+        findings.push(
+            Finding::failure("daemon", format!("its state is away: {why}"))
+                .so("nothing is moved, staged or repaired until it is back")
+                .next("mend the server or the disk of the state"),
+        );
     }
     for Target { name, state, .. } in &status.targets {
         if state == "failed" || state == "suspect" {
-            let why = "files that lie on it alone cannot be read";
             let change = format!(
                 "look at its device; then `entrepot target restore {name}`, see docs/guide/operate/device-fails.md"
             );
-            findings.push(Finding::failure(
-                &format!("target {name}"),
-                format!("it is {state} for the daemon"),
-                why,
-                change,
-            ));
+            findings.push(
+                Finding::failure(&format!("target {name}"), format!("it is {state} for the daemon"))
+                    .so("files that lie on it alone cannot be read")
+                    .next(change),
+            );
         }
     }
     findings
@@ -180,33 +167,10 @@ fn users(mount_point: &Path) -> Option<Finding> {
     });
     Some(match tried {
         Ok(Ok(true)) => Finding::ok(subject, "they can list the mount and create files in it"),
-        Ok(Ok(false)) => Finding::warning(
-            subject,
-            "they can list the mount, and only root can create files at its root",
-            "each user needs a directory of theirs there",
-            format!(
-                "`chmod 1777 {at}`, or a directory for each user: `install -d -o USER -m 0700 {at}/USER`",
-                at = mount_point.display()
-            ),
-        ),
-        Ok(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => Finding::warning(
-            subject,
-            "only root can list the mount",
-            "other users cannot work on the volume",
-            format!("if they should, open it and the directories above it: `namei -l {}`", mount_point.display()),
-        ),
-        Ok(Err(error)) => Finding::failure(
-            subject,
-            format!("user {NOBODY} cannot list the mount: {error}"),
-            "users other than root cannot work on the volume",
-            "look at the mode of the mount's root (`ls -ld`), at the daemon's log, and at the options of the namespace's file system",
-        ),
-        Err(error) => Finding::warning(
-            subject,
-            error.to_string(),
-            "the mount was not tried as another user",
-            "run doctor as root",
-        ),
+        Ok(Ok(false)) => Finding::warning(subject, "they can list the mount, and only root can create files at its root").so("each user needs a directory of theirs there").next(format!( "`chmod 1777 {at}`, or a directory for each user: `install -d -o USER -m 0700 {at}/USER`", at = mount_point.display() )),
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => Finding::warning(subject, "only root can list the mount").so("other users cannot work on the volume").next(format!("if they should, open it and the directories above it: `namei -l {}`", mount_point.display())),
+        Ok(Err(error)) => Finding::failure(subject, format!("user {NOBODY} cannot list the mount: {error}")).so("users other than root cannot work on the volume").next("look at the mode of the mount's root (`ls -ld`), at the daemon's log, and at the options of the namespace's file system"),
+        Err(error) => Finding::warning(subject, error.to_string()).so("the mount was not tried as another user").next("run doctor as root"),
     })
 }
 
@@ -217,12 +181,14 @@ fn version(status: &Status) -> Finding {
     let replaced = replaced.is_ok_and(|exe| exe.to_string_lossy().ends_with(" (deleted)"));
     let change = "`entrepot down`, then `entrepot up`, when no user works in the mount";
     if theirs != own {
-        let why = "a command that the daemon does not have is refused";
-        return Finding::warning("daemon", format!("it is {theirs}, this command is {own}"), why, change);
+        return Finding::warning("daemon", format!("it is {theirs}, this command is {own}"))
+            .so("a command that the daemon does not have is refused")
+            .next(change);
     }
     if replaced {
-        let why = "fixes of an upgrade are not in effect yet";
-        return Finding::warning("daemon", "its program was replaced since it started", why, change);
+        return Finding::warning("daemon", "its program was replaced since it started")
+            .so("fixes of an upgrade are not in effect yet")
+            .next(change);
     }
     Finding::ok("daemon", format!("it answers, and is {own} as this command"))
 }

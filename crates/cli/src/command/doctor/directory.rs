@@ -47,13 +47,11 @@ fn not_there(name: &str, role: Role, path: &Path, error: &std::io::Error) -> Vec
     if role == Role::State && error.kind() == std::io::ErrorKind::NotFound {
         return Vec::new(); // made at the first start, or refused by `up`
     }
-    let why = "files there cannot be read now";
-    vec![Finding::failure(
-        name,
-        format!("{}: {error}", path.display()),
-        why,
-        "mount the file system that belongs there, or repair the device",
-    )]
+    vec![
+        Finding::failure(name, format!("{}: {error}", path.display()))
+            .so("files there cannot be read now")
+            .next("mount the file system that belongs there, or repair the device"),
+    ]
 }
 
 fn part(name: &str, what: &str, free: u64, all: u64) -> Option<Finding> {
@@ -62,31 +60,28 @@ fn part(name: &str, what: &str, free: u64, all: u64) -> Option<Finding> {
     let state = format!("{percent} % of its {what} are free");
     let change = "`entrepot purge`, remove files, or add a target; see docs/guide/operate/every-day.md";
     match free {
-        0 => Some(Finding::failure(name, state, "writes there fail with ENOSPC", change)),
+        0 => Some(Finding::failure(name, state).so("writes there fail with ENOSPC").next(change)),
         _ if percent < u128::from(FREE_PERCENT_MIN) => {
-            Some(Finding::warning(name, state, "soon writes there fail with ENOSPC", change))
+            Some(Finding::warning(name, state).so("soon writes there fail with ENOSPC").next(change))
         }
         _ => None,
     }
 }
 
 fn read_only(name: &str, role: Role, flags: StatVfsMountFlags) -> Option<Finding> {
-    let why = "files there are read, and no new ones are placed there";
     // A read-only namespace or state is refused by `up`.
     (role == Role::Target && flags.contains(StatVfsMountFlags::RDONLY)).then(|| {
-        Finding::warning(
-            name,
-            "its file system can only be read",
-            why,
-            "look into the kernel's log; mount it for writing, or drain it",
-        )
+        Finding::warning(name, "its file system can only be read")
+            .so("files there are read, and no new ones are placed there")
+            .next("look into the kernel's log; mount it for writing, or drain it")
     })
 }
 
 fn in_memory(name: &str, kind: &StatFs) -> Option<Finding> {
-    let why = "synced data there are lost with the next start of the machine";
     IN_MEMORY.contains(&(kind.f_type as u64)).then(|| {
-        Finding::warning(name, "it lies in memory (tmpfs)", why, "use a directory on a device, unless this is a trial")
+        Finding::warning(name, "it lies in memory (tmpfs)")
+            .so("synced data there are lost with the next start of the machine")
+            .next("use a directory on a device, unless this is a trial")
     })
 }
 
@@ -104,15 +99,11 @@ fn open_to_others(name: &str, role: Role, path: &Path) -> Option<Finding> {
         // One closed directory of the two is enough.
         None => mode(path)? & 0o077 != 0 && mode(&inner)? & 0o077 != 0,
     };
-    let why = "other users could read or change files there, without the permission checks of the mount";
     let closed = if role == Role::State { 0o711 } else { 0o700 };
     open.then(|| {
-        Finding::failure(
-            name,
-            format!("{} is open to others", path.display()),
-            why,
-            format!("chmod {closed:o} {}", path.display()),
-        )
+        Finding::failure(name, format!("{} is open to others", path.display()))
+            .so("other users could read or change files there, without the permission checks of the mount")
+            .next(format!("chmod {closed:o} {}", path.display()))
     })
 }
 
@@ -134,10 +125,11 @@ fn newest(role: Role, path: &Path) -> SystemTime {
 /// Reports a change in the future: the clocks differ, or the local one was set back.
 fn ahead(name: &str, newest: SystemTime, now: SystemTime) -> Option<Finding> {
     let by = newest.duration_since(now).ok()?.as_secs();
-    let why = "ages of files, which `purge` and `find` use, are wrong by as much";
     (by > CLOCK_S_MAX).then(|| {
         let what = format!("its file system's clock is {by} s ahead of this machine's");
-        Finding::warning(name, what, why, "keep both by NTP (`timedatectl`, `chronyc tracking`)")
+        Finding::warning(name, what)
+            .so("ages of files, which `purge` and `find` use, are wrong by as much")
+            .next("keep both by NTP (`timedatectl`, `chronyc tracking`)")
     })
 }
 

@@ -31,21 +31,29 @@ pub struct Finding {
 
 impl Finding {
     pub fn ok(subject: &str, what: impl Into<String>) -> Finding {
-        Finding {
-            state: Weight::Ok,
-            subject: subject.into(),
-            what: what.into(),
-            why: String::new(),
-            change: String::new(),
-        }
+        Finding::new(Weight::Ok, subject, what)
     }
 
-    pub fn warning(subject: &str, what: impl Into<String>, why: &str, change: impl Into<String>) -> Finding {
-        Finding { state: Weight::Warning, why: why.into(), change: change.into(), ..Finding::ok(subject, what) }
+    pub fn warning(subject: &str, what: impl Into<String>) -> Finding {
+        Finding::new(Weight::Warning, subject, what)
     }
 
-    pub fn failure(subject: &str, what: impl Into<String>, why: &str, change: impl Into<String>) -> Finding {
-        Finding { state: Weight::Failure, ..Finding::warning(subject, what, why, change) }
+    pub fn failure(subject: &str, what: impl Into<String>) -> Finding {
+        Finding::new(Weight::Failure, subject, what)
+    }
+
+    fn new(state: Weight, subject: &str, what: impl Into<String>) -> Finding {
+        Finding { state, subject: subject.into(), what: what.into(), why: String::new(), change: String::new() }
+    }
+
+    /// Adds the consequence.
+    pub fn so(self, why: impl Into<String>) -> Finding {
+        Finding { why: why.into(), ..self }
+    }
+
+    /// Adds the next step.
+    pub fn next(self, change: impl Into<String>) -> Finding {
+        Finding { change: change.into(), ..self }
     }
 
     pub fn text(&self) -> String {

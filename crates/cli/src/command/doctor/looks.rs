@@ -23,13 +23,11 @@ pub fn make(first: Vec<Subject>) -> Result<Vec<Finding>> {
         for (subject, seen) in now.iter().zip(side_by_side(&now)?) {
             let Some(seen) = seen else {
                 let what = format!("no answer within {} s", TIMEOUT.as_secs());
-                let why = "operations of a daemon hang here as well";
-                findings.push(Finding::failure(
-                    &subject.name(),
-                    what,
-                    why,
-                    "look at the device, the mount or the server",
-                ));
+                findings.push(
+                    Finding::failure(&subject.name(), what)
+                        .so("operations of a daemon hang here as well")
+                        .next("look at the device, the mount or the server"),
+                );
                 continue;
             };
             findings.extend(seen.findings);
@@ -41,8 +39,9 @@ pub fn make(first: Vec<Subject>) -> Result<Vec<Finding>> {
     }
     let shared = devices.values().filter(|names| names.len() > 1).map(|names| {
         let what = format!("{} lie on one file system", names.join(", "));
-        let why = "one device serves them all: stripes are no faster, and a mirror among them does not outlive it";
-        Finding::warning("targets", what, why, "give each target a device of its own, unless this is a trial")
+        Finding::warning("targets", what)
+            .so("one device serves them all: stripes are no faster, and a mirror among them does not outlive it")
+            .next("give each target a device of its own, unless this is a trial")
     });
     findings.extend(shared);
     Ok(findings)

@@ -28,15 +28,9 @@ fn kernel() -> Finding {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
     match version(release) {
-        Some(version) if version < KERNEL_MIN => {
-            let why = "a daemon follows paths by `openat2`, which this kernel does not have";
-            Finding::failure(
-                "kernel",
-                format!("Linux {release}"),
-                why,
-                "use Linux 5.6 or newer; 6.9 serves files fastest",
-            )
-        }
+        Some(version) if version < KERNEL_MIN => Finding::failure("kernel", format!("Linux {release}"))
+            .so("a daemon follows paths by `openat2`, which this kernel does not have")
+            .next("use Linux 5.6 or newer; 6.9 serves files fastest"),
         Some(version) if version < KERNEL_WITH_PASSTHROUGH => {
             Finding::ok("kernel", format!("Linux {release}: all bytes go through the daemon (passthrough needs 6.9)"))
         }
@@ -63,18 +57,14 @@ fn opened(access: Result<(), Errno>, mode: Option<u32>) -> Finding {
     let why = "nothing can be mounted";
     match (access, mode) {
         (Ok(()), _) => Finding::ok("FUSE", "/dev/fuse can be opened"),
-        (Err(Errno::ACCESS), Some(mode)) => Finding::failure(
-            "FUSE",
-            format!("/dev/fuse has mode {mode:04o}, which refuses this user"),
-            why,
-            "as root `chmod 0666 /dev/fuse`, and for later starts a udev rule: `KERNEL==\"fuse\", MODE=\"0666\"`",
-        ),
-        (Err(error), _) => Finding::failure(
-            "FUSE",
-            format!("/dev/fuse: {error}"),
-            why,
-            "`modprobe fuse`; in a container give it the device /dev/fuse",
-        ),
+        (Err(Errno::ACCESS), Some(mode)) => {
+            Finding::failure("FUSE", format!("/dev/fuse has mode {mode:04o}, which refuses this user")).so(why).next(
+                "as root `chmod 0666 /dev/fuse`, and for later starts a udev rule: `KERNEL==\"fuse\", MODE=\"0666\"`",
+            )
+        }
+        (Err(error), _) => Finding::failure("FUSE", format!("/dev/fuse: {error}"))
+            .so(why)
+            .next("`modprobe fuse`; in a container give it the device /dev/fuse"),
     }
 }
 
@@ -82,7 +72,7 @@ fn opened(access: Result<(), Errno>, mode: Option<u32>) -> Finding {
 fn helper() -> Finding {
     let why = "a user who is not root mounts by it";
     let Some(path) = program("fusermount3") else {
-        return Finding::failure("FUSE", "there is no `fusermount3` in PATH", why, "install the package fuse3");
+        return Finding::failure("FUSE", "there is no `fusermount3` in PATH").so(why).next("install the package fuse3");
     };
     let is_setuid =
         std::fs::metadata(&path).is_ok_and(|about| about.permissions().mode() & 0o4000 != 0 && about.uid() == 0);
@@ -90,7 +80,7 @@ fn helper() -> Finding {
         Finding::ok("FUSE", format!("{} mounts for ordinary users", path.display()))
     } else {
         let what = format!("{} is not setuid root", path.display());
-        Finding::failure("FUSE", what, why, "install the package fuse3 again, or run the daemon as root")
+        Finding::failure("FUSE", what).so(why).next("install the package fuse3 again, or run the daemon as root")
     }
 }
 
@@ -100,9 +90,9 @@ fn files() -> Finding {
     if n >= FILES_MIN {
         return Finding::ok("open files", what);
     }
-    let why = "5/8 of them are for the open files of all users; beyond that users get ENFILE";
-    let change = "raise the hard limit: `LimitNOFILE=1048576` in the systemd unit, or /etc/security/limits.conf";
-    Finding::warning("open files", what, why, change)
+    Finding::warning("open files", what)
+        .so("5/8 of them are for the open files of all users; beyond that users get ENFILE")
+        .next("raise the hard limit: `LimitNOFILE=1048576` in the systemd unit, or /etc/security/limits.conf")
 }
 
 /// Checks how many threads may still be started, by the limits of the user and of the control groups.
@@ -114,13 +104,9 @@ fn threads() -> Finding {
     if left >= THREADS_MIN {
         return Finding::ok("threads", what);
     }
-    let why = "a daemon has threads for requests and for each target; without them targets are not served";
-    Finding::warning(
-        "threads",
-        what,
-        why,
-        "raise `TasksMax=` of the systemd unit, `pids.max` of the container, or `ulimit -u`",
-    )
+    Finding::warning("threads", what)
+        .so("a daemon has threads for requests and for each target; without them targets are not served")
+        .next("raise `TasksMax=` of the systemd unit, `pids.max` of the container, or `ulimit -u`")
 }
 
 /// The directories of this process's control group (version 2), up to the root.

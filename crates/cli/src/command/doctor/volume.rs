@@ -14,15 +14,12 @@ pub fn of_daemon(socket: &Path) -> CheckResult {
     }
     let why = "the settings of the volume are unknown, so only the machine was checked";
     let finding = match Client::connect(socket).err().or(status.err()) {
-        Some(problem) => {
-            Finding::failure("daemon", problem.cause, why, "name the volume's file: entrepot doctor VOLUME.TOML")
-        }
-        None => Finding::warning(
-            "daemon",
-            "it returns the path of the volume's file to its operator only",
-            why,
-            "ask the operator of the volume",
-        ),
+        Some(problem) => Finding::failure("daemon", problem.cause)
+            .so(why)
+            .next("name the volume's file: entrepot doctor VOLUME.TOML"),
+        None => Finding::warning("daemon", "it returns the path of the volume's file to its operator only")
+            .so(why)
+            .next("ask the operator of the volume"),
     };
     vec![finding].into()
 }
@@ -75,7 +72,7 @@ pub fn refusals(file: &Path) -> Vec<Finding> {
 fn refused(Problems(problems): &Problems) -> Vec<Finding> {
     let finding = |p: &engine::volume::Problem| {
         let place = p.place.as_ref().map(|(file, line, column)| format!("{}:{line}:{column}: ", file.display()));
-        Finding::failure("volume.toml", place.unwrap_or_default() + &p.cause, &p.consequence, p.mend.clone())
+        Finding::failure("volume.toml", place.unwrap_or_default() + &p.cause).so(&p.consequence).next(p.mend.clone())
     };
     problems.iter().map(finding).collect()
 }
@@ -104,15 +101,9 @@ fn programs(config: &Config) -> Vec<Finding> {
     wanted.dedup();
     let finding = |(name, who): (String, String)| match program(&name) {
         Some(path) => Finding::ok(&who, format!("`{name}` is {}", path.display())),
-        None => {
-            let why = "the volume calls it, and these calls fail without it";
-            Finding::failure(
-                &who,
-                format!("there is no `{name}` in PATH or /sbin"),
-                why,
-                format!("install the package that has `{name}`"),
-            )
-        }
+        None => Finding::failure(&who, format!("there is no `{name}` in PATH or /sbin"))
+            .so("the volume calls it, and these calls fail without it")
+            .next(format!("install the package that has `{name}`")),
     };
     wanted.into_iter().map(finding).collect()
 }
