@@ -26,6 +26,7 @@ use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags}
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -177,7 +178,10 @@ impl FileSystem for Shared {
 
     fn read(self: &Arc<Self>, request: ReadRequest, answer: Answer<ReplyData>) {
         match self.handle(request.handle) {
-            Ok(handle) => handle.begin_read(&self.world, request.offset, request.len, answer),
+            Ok(handle) => {
+                let done = Box::new(move |read: Result<&[u8]>| answer.give(read));
+                handle.file.begin_read(&self.world, request.offset, request.len, done);
+            }
             Err(error) => answer.give(Err(error)),
         }
     }
@@ -194,7 +198,7 @@ impl FileSystem for Shared {
     }
 
     fn flush(self: &Arc<Self>, _id: NodeId, handle: u64, by: ClosedBy, answer: Answer<ReplyEmpty>) {
-        answer.give(self.handle(handle).and_then(|handle| handle.flush(&self.world, by.thread)));
+        answer.give(self.handle(handle).and_then(|handle| handle.file.flush(&self.world, by.thread)));
     }
 
     fn release(self: &Arc<Self>, _id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {
@@ -203,7 +207,7 @@ impl FileSystem for Shared {
     }
 
     fn sync(self: &Arc<Self>, _id: NodeId, handle: u64, data_only: bool, answer: Answer<ReplyEmpty>) {
-        answer.give(self.handle(handle).and_then(|handle| handle.sync(&self.world, data_only)));
+        answer.give(self.handle(handle).and_then(|handle| handle.file.sync(&self.world, data_only)));
     }
 
     fn allocate(
@@ -217,7 +221,8 @@ impl FileSystem for Shared {
     }
 
     fn seek(self: &Arc<Self>, (_, handle): (NodeId, u64), offset: u64, whence: Whence, answer: Answer<ReplyLseek>) {
-        answer.give(self.handle(handle).and_then(|handle| handle.seek(&self.world, whence.at(offset))));
+        let seek = |fd: BorrowedFd<'_>| rustix::fs::seek(fd, whence.at(offset));
+        answer.give(self.handle(handle).and_then(|handle| handle.file.run(&self.world, seek)));
     }
 
     fn open_directory(&self, _uid: u32, id: NodeId) -> Result<u64> {

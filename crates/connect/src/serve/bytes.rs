@@ -2,12 +2,12 @@
 
 use super::Shared;
 use crate::file::{OpenFile, Place, Unsent, World};
-use fuser::{BackingId, FopenFlags, ReplyData};
+use fuser::{BackingId, FopenFlags};
 use meta::namespace::{Caller, Node, NodeId};
-use node::mount::answer::{Answer, Opened};
+use node::mount::answer::Opened;
 use node::mount::front::WriteRequest;
 use policy::connections::Operation;
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom, Stat};
+use rustix::fs::{FallocateFlags, OFlags, Stat};
 use rustix::io::{Errno, Result, retry_on_intr};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,35 +16,18 @@ use std::sync::atomic::Ordering;
 
 /// One open of a file.
 pub(super) struct Handle {
-    file: Arc<OpenFile>,
+    pub file: Arc<OpenFile>,
     /// Passthrough registration, kept while the kernel uses it.
     backing: Option<Arc<BackingId>>,
 }
 
 impl Handle {
-    pub fn begin_read(&self, world: &Arc<World>, offset: u64, len: usize, answer: Answer<ReplyData>) {
-        self.file.begin_read(world, offset, len, Box::new(move |read| answer.give(read)));
-    }
-
-    /// Handles the close of a descriptor: reports write failures to its owner.
-    pub fn flush(&self, world: &World, thread: u32) -> Result<()> {
-        self.file.flush(world, thread)
-    }
-
-    pub fn sync(&self, world: &World, data_only: bool) -> Result<()> {
-        self.file.sync(world, data_only)
-    }
-
     pub fn allocate(&self, world: &World, (offset, len): (u64, u64), mode: FallocateFlags) -> Result<()> {
         let twice = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
         if !twice.contains(mode) {
             return Err(Errno::OPNOTSUPP); // inserting and collapsing a range cannot be repeated
         }
         self.file.run(world, |fd| retry_on_intr(|| rustix::fs::fallocate(fd, mode, offset, len)))
-    }
-
-    pub fn seek(&self, world: &World, to: SeekFrom) -> Result<u64> {
-        self.file.run(world, |fd| rustix::fs::seek(fd, to))
     }
 }
 
