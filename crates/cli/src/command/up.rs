@@ -171,16 +171,11 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     let job_settings = config.jobs.clone();
     let servers = Servers::default();
     let mut starting = Starting::new(config, at, opener, &servers)?;
-    let jobs = match jobs_of(starting.core(), &job_settings) {
-        Ok(jobs) => jobs,
-        Err(problem) => {
-            // The start fails as a whole: an error at the first submission would come too late.
-            starting.give_up();
-            return Err(problem.so("the volume was unmounted again").into());
-        }
-    };
-    let endpoint = match Listening::at(&starting.core().volume.config().endpoint) {
-        Ok(endpoint) => endpoint,
+    // The start fails as a whole: an error at the first submission would come too late.
+    let jobs = jobs_of(starting.core(), &job_settings).map_err(|problem| problem.so("the volume was unmounted again"));
+    let begun = jobs.and_then(|jobs| Ok((jobs, Listening::at(&starting.core().volume.config().endpoint)?)));
+    let (jobs, endpoint) = match begun {
+        Ok(begun) => begun,
         Err(problem) => {
             starting.give_up();
             return Err(problem.into());
