@@ -178,7 +178,8 @@ pub struct Retry {
 /// `job.log`: output of a part. The answer is a [`LogPiece`]; repeat from `next_offset` for the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
-    /// The number that `entrepot job list` shows.
+    /// The number that `entrepot job list` or `entrepot slurm list` shows.
+    #[serde(alias = "job")]
     pub id: JobId,
     /// Stage-in, compute or stage-out.
     pub part: PartKind,

@@ -11,7 +11,7 @@ use crate::shown::{self, Output};
 use crate::values::word;
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
-use jobs::request::{JobId, OneJob, PartKind, Stream};
+use jobs::request::{self, JobId, OneJob, PartKind, Stream};
 use jobs::slurm::wire::{Detail, Log, Summary};
 use node::control::answers::read;
 use node::control::exit;
@@ -145,14 +145,9 @@ impl Slurm {
             }
             Verb::Log { job, part, command, stderr } => {
                 let stream = if stderr { Stream::Err } else { Stream::Out };
-                let command = command as usize - 1;
-                print_log(context, "slurm.log", false, |offset| Log {
-                    job: JobId(job),
-                    part,
-                    command,
-                    stream,
-                    offset,
-                })?;
+                let (command, id) = (command as usize - 1, JobId(job));
+                let piece = |offset| Log { command, piece: request::Log { id, part, stream, offset } };
+                print_log(context, "slurm.log", false, piece)?;
             }
         }
         Ok(0)

@@ -107,12 +107,7 @@ impl Slurm {
             stage_in::ask_for(core, &mut table, id);
         }
         let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
-        Ok(match job.state {
-            JobState::StagingIn | JobState::Verifying | JobState::SetUp => Standing::UnderWay,
-            JobState::Failed => Standing::Failed { cause: reason(job) },
-            JobState::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
-            _ => Standing::Done { note: job.own.note.clone().unwrap_or_default() },
-        })
+        Ok(standing(job, !matches!(job.state, JobState::StagingIn | JobState::Verifying | JobState::SetUp)))
     }
 
     /// Checks whether all data of a job are there, and repairs them if possible. Slurm starts the job only then.
@@ -177,12 +172,7 @@ impl Slurm {
         let standing = {
             let table = core.table.lock();
             let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
-            match job.state {
-                JobState::Completed => Standing::Done { note: job.own.note.clone().unwrap_or_default() },
-                JobState::Failed => Standing::Failed { cause: reason(job) },
-                JobState::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
-                _ => Standing::UnderWay,
-            }
+            standing(job, job.state == JobState::Completed)
         };
         // A job may be requeued during its stage-out. A failure would then keep the job in the queue for ever.
         if matches!(standing, Standing::Failed { .. }) && self.ending(id, Duration::ZERO)? == Ending::Again {
@@ -240,6 +230,16 @@ impl Slurm {
                 core.changed.notify_all();
             }
         }
+    }
+}
+
+/// Answer to a hook that waits for a step. `done`: whether the job is past it.
+fn standing(job: &Job, done: bool) -> Standing {
+    match job.state {
+        JobState::Failed => Standing::Failed { cause: reason(job) },
+        JobState::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
+        _ if done => Standing::Done { note: job.own.note.clone().unwrap_or_default() },
+        _ => Standing::UnderWay,
     }
 }
 

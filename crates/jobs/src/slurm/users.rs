@@ -47,16 +47,16 @@ impl Slurm {
     }
 
     /// A piece of the output of a staging command, from its last run.
-    pub fn log(&self, caller: Caller, asked: &Log) -> Result<LogPiece> {
+    pub fn log(&self, caller: Caller, Log { command, piece: asked }: &Log) -> Result<LogPiece> {
         let (number, ended) = {
             let table = self.core.table.lock();
-            let job = table.jobs.get(&asked.job).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(asked.job))?;
+            let job = table.jobs.get(&asked.id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(asked.id))?;
             let commands = job.plan.part(asked.part).map(|part| &part.commands);
-            let command = commands.and_then(|commands| commands.get(asked.command)).ok_or_else(|| {
+            let command = commands.and_then(|commands| commands.get(*command)).ok_or_else(|| {
                 let n = commands.map_or(0, Vec::len);
-                Error::refused(format!("job {} has {n} {} commands", asked.job, asked.part), "count from 1")
+                Error::refused(format!("job {} has {n} {} commands", asked.id, asked.part), "count from 1")
             })?;
-            let mine = |t: &&Transfer| t.seen_by.contains(&asked.job) && t.kind == asked.part && t.argv == command.argv;
+            let mine = |t: &&Transfer| t.seen_by.contains(&asked.id) && t.kind == asked.part && t.argv == command.argv;
             let last = table.own.transfers.values().rfind(mine);
             (last.map(|t| t.number), last.is_none_or(|t| t.state.is_over()))
         };

@@ -2,7 +2,7 @@
 
 use super::hooked::Job;
 use super::transfer::Transfer;
-use crate::request::{JobId, JobState, PartKind, Protected, Script, Staging, Stream};
+use crate::request::{self, JobId, JobState, PartKind, Protected, Script, Staging};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -55,20 +55,13 @@ pub enum Standing {
 }
 
 /// `slurm.log`: output of a staging command of a job. The answer is `jobs::request::LogPiece`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
-    /// Number in Slurm.
-    pub job: JobId,
-    /// Stage-in or stage-out.
-    pub part: PartKind,
     /// Index of the command, from 0.
     pub command: usize,
-    /// Standard output or standard error.
-    #[serde(default)]
-    pub stream: Stream,
-    /// First byte requested.
-    #[serde(default)]
-    pub offset: u64,
+    /// Part of the output, of stage-in or stage-out.
+    #[serde(flatten)]
+    pub piece: request::Log,
 }
 
 /// One line of `slurm.list` and of `scontrol show bbstat`.
