@@ -62,10 +62,8 @@ impl Slurm {
             _ if slurm_user.is_empty() => Vec::new(),
             Ok(Some(user)) => vec![user.uid.as_raw()],
             _ => {
-                return Err(Error::refused(
-                    format!("there is no user {slurm_user:?} here, whom [jobs] slurm_user names"),
-                    "name the user that slurmctld runs as, or leave the line out",
-                ));
+                let cause = format!("there is no user {slurm_user:?} here, whom [jobs] slurm_user names");
+                return Err(Error::refused(cause, "name the user that slurmctld runs as, or leave the line out"));
             }
         };
         let failed = |e: String| Error::World(format!("the jobs of Slurm cannot be taken up: {e}"));

@@ -70,10 +70,8 @@ pub(super) fn read(line: u32, word: &str, text: &str) -> Result<Line> {
             ));
         }
         (_, "swap") => {
-            return Err(Refusal::new(
-                format!("{word} swap asks for swap space, which a volume does not lend"),
-                "remove the line, and ask the scheduler for more memory",
-            ));
+            let cause = format!("{word} swap asks for swap space, which a volume does not lend");
+            return Err(Refusal::new(cause, "remove the line, and ask the scheduler for more memory"));
         }
         _ => {
             let known = if word == "#DW" { "jobdw, persistentdw, stage_in and stage_out" } else { "create_persistent" };

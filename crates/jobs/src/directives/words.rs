@@ -90,10 +90,8 @@ impl Splitter<'_> {
     fn end_word(&mut self) -> Result<(), Refusal> {
         self.words.extend(self.word.take());
         if self.words.len() > WORDS_MAX {
-            return Err(Refusal::new(
-                format!("the directive has more than {WORDS_MAX} words"),
-                "use several directives",
-            ));
+            let cause = format!("the directive has more than {WORDS_MAX} words");
+            return Err(Refusal::new(cause, "use several directives"));
         }
         Ok(())
     }

@@ -100,10 +100,8 @@ impl Runner {
         let external = record.own.external.as_mut().filter(|e| e.scheduler == Kind::Slurm && e.parts.is_empty());
         let claims = external.ok_or(Error::NoJob(id))?.claims.entry(kind).or_default();
         if *claims == CLAIMS_MAX {
-            return Err(Error::refused(
-                format!("the {kind} part of job {id} was submitted already"),
-                "submit a new job",
-            ));
+            let cause = format!("the {kind} part of job {id} was submitted already");
+            return Err(Error::refused(cause, "submit a new job"));
         }
         *claims += 1;
         self.core.keep(record);

@@ -98,10 +98,8 @@ impl Runner {
         let table = self.core.table.lock();
         let n_mine = table.jobs.values().filter(|r| r.owner.uid == caller.uid && !r.state.is_final()).count();
         if n_mine >= self.core.config.n_unfinished_per_user_max {
-            return Err(Error::refused(
-                format!("you have {n_mine} unfinished jobs, the limit of one user"),
-                "submit again when some have ended",
-            ));
+            let cause = format!("you have {n_mine} unfinished jobs, the limit of one user");
+            return Err(Error::refused(cause, "submit again when some have ended"));
         }
         Ok(())
     }

@@ -88,17 +88,13 @@ fn spec(config: &Config, part: &Part, dir: &Path, base: &Spec) -> Spec {
 pub(super) fn check_request(environment: &BTreeMap<String, String>, cwd: &Path) -> Result<()> {
     let size: usize = environment.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     if size > ENVIRONMENT_BYTES_MAX {
-        return Err(Error::refused(
-            format!("the environment is {size} bytes long, more than {ENVIRONMENT_BYTES_MAX}"),
-            "submit from a shell with fewer variables",
-        ));
+        let cause = format!("the environment is {size} bytes long, more than {ENVIRONMENT_BYTES_MAX}");
+        return Err(Error::refused(cause, "submit from a shell with fewer variables"));
     }
     let bytes = cwd.as_os_str().as_encoded_bytes();
     if !cwd.is_absolute() || bytes.contains(&0) || bytes.len() > 4096 {
-        return Err(Error::refused(
-            "the directory of the job is no absolute path",
-            "submit from a directory that exists",
-        ));
+        let cause = "the directory of the job is no absolute path";
+        return Err(Error::refused(cause, "submit from a directory that exists"));
     }
     Ok(())
 }
