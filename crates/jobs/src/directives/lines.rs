@@ -138,48 +138,29 @@ impl Reader {
     }
 
     fn line(&mut self, line: &[u8], number: u32, more: Lines<'_, '_>) {
-        if number == 1 {
-            self.interpreter(line);
-            return self.keep(line);
-        }
-        match sort(line) {
-            Sort::Staging(_) | Sort::Checkpoint | Sort::DataWarp(_) if self.past_head => {
-                self.too_late(number, line);
-                self.keep(line);
-            }
-            Sort::Staging(kind) => self.staging(kind, line, number, more),
-            Sort::Checkpoint => self.checkpoint(line, number),
-            Sort::Resource(word) => {
-                self.keep(line);
-                self.resource(word, line, number);
-            }
-            Sort::NearMiss(word) if !self.past_head => {
-                self.complain(
-                    number,
-                    Refusal::new(
-                        format!("this looks like {word} but is an ordinary comment"),
-                        format!("write {word} at the start of the line, in capitals, and a space"),
-                    ),
-                );
-                self.keep(line);
-            }
-            Sort::NoStaging => {
-                self.complain(
-                    number,
-                    Refusal::new(
-                        "#BB_LUA entrepot is followed by none of `stage in`, `stage out` and `checkpoint`",
-                        "write #BB_LUA entrepot stage in URI PATH, stage out PATH URI, or checkpoint path=PATTERN",
-                    ),
-                );
-                self.keep(line);
-            }
-            Sort::DataWarp(word) => self.datawarp(word, line, number),
-            Sort::NearMiss(_) | Sort::Comment => self.keep(line),
+        let read = match sort(line) {
+            _ if number == 1 => self.interpreter(line),
+            Sort::Staging(_) | Sort::Checkpoint | Sort::DataWarp(_) if self.past_head => Err(too_late(line)),
+            Sort::Staging(kind) => return self.staging(kind, line, number, more),
+            Sort::Checkpoint => return self.checkpoint(line, number),
+            Sort::DataWarp(word) => return self.datawarp(word, line, number),
+            Sort::Resource(word) => self.resource(word, line, number),
+            Sort::NearMiss(word) if !self.past_head => Err(Refusal::new(
+                format!("this looks like {word} but is an ordinary comment"),
+                format!("write {word} at the start of the line, in capitals, and a space"),
+            )),
+            Sort::NoStaging => Err(Refusal::new(
+                "#BB_LUA entrepot is followed by none of `stage in`, `stage out` and `checkpoint`",
+                "write #BB_LUA entrepot stage in URI PATH, stage out PATH URI, or checkpoint path=PATTERN",
+            )),
+            Sort::NearMiss(_) | Sort::Comment => Ok(()),
             Sort::Program => {
                 self.past_head = true;
-                self.keep(line);
+                Ok(())
             }
-        }
+        };
+        self.keep(line);
+        read.unwrap_or_else(|refusal| self.complain(number, refusal));
     }
 
     fn keep(&mut self, line: &[u8]) {
@@ -190,20 +171,9 @@ impl Reader {
         self.keep(if line.ends_with(b"\n") { b"#\n" } else { b"#" });
     }
 
-    fn too_late(&mut self, number: u32, line: &[u8]) {
-        let word = String::from_utf8_lossy(line.split(u8::is_ascii_whitespace).next().unwrap_or_default()).into_owned();
-        self.complain(
-            number,
-            Refusal::new(
-                format!("{word} stands after the first command, where it would be ignored"),
-                "move it up, above the first command; if it is no directive, indent it",
-            ),
-        );
-    }
-
     /// The kernel's rule: everything after the first blank is one argument.
-    fn interpreter(&mut self, line: &[u8]) {
-        let refusal = match (line.strip_prefix(b"#!"), std::str::from_utf8(line)) {
+    fn interpreter(&mut self, line: &[u8]) -> Result<()> {
+        Err(match (line.strip_prefix(b"#!"), std::str::from_utf8(line)) {
             (None, _) => Refusal::new("the script does not start with #!", "write its interpreter first: #!/bin/bash"),
             (_, Err(_)) => Refusal::new("the name of the interpreter is not UTF-8", "write #!/bin/bash"),
             (_, Ok(text)) if text.contains('\r') => {
@@ -218,12 +188,11 @@ impl Reader {
                     if !argument.trim().is_empty() {
                         self.head.interpreter.push(argument.trim().to_string());
                     }
-                    return;
+                    return Ok(());
                 }
                 Refusal::new(format!("{program:?} is no absolute path of an interpreter"), "write #!/bin/bash")
             }
-        };
-        self.complain(1, refusal);
+        })
     }
 
     fn staging(&mut self, kind: PartKind, line: &[u8], number: u32, more: Lines<'_, '_>) {
@@ -332,42 +301,36 @@ impl Reader {
         }
     }
 
-    fn resource(&mut self, word: &'static str, line: &[u8], number: u32) {
+    fn resource(&mut self, word: &'static str, line: &[u8], number: u32) -> Result<()> {
         if self.past_head {
             if word == "#ENTREPOT" {
-                return self.too_late(number, line);
+                return Err(too_late(line));
             }
             let cause = format!("{word} stands after the first command and is ignored, as the batch system does");
-            return self.warn(number, cause, "move it up, above the first command");
+            self.warn(number, cause, "move it up, above the first command");
+            return Ok(());
         }
-        let read = text(after_word(line, word).unwrap_or_default()).and_then(|text| {
-            // A comment after the options is usual here, and harmless: it is not run.
-            let words = shlex::split(text.trim()).ok_or_else(|| Refusal::new("a quote is not closed", "close it"))?;
-            match word {
-                "#PBS" => self.theirs.read_pbs(&words),
-                "#SBATCH" => self.theirs.read_slurm(&words),
-                _ => self.ours.read_slurm(&words),
+        let text = text(after_word(line, word).unwrap_or_default())?;
+        // A comment after the options is usual here, and harmless: it is not run.
+        let words = shlex::split(text.trim()).ok_or_else(|| Refusal::new("a quote is not closed", "close it"))?;
+        let foreign = match word {
+            "#PBS" => self.theirs.read_pbs(&words),
+            "#SBATCH" => self.theirs.read_slurm(&words),
+            _ => self.ours.read_slurm(&words),
+        }?;
+        for option in foreign {
+            if word == "#ENTREPOT" {
+                let mend = "use -n CORES, -c CORES, -t TIME, -J NAME, --mail-type=END,FAIL,STAGE_OUT or \
+                            --mail-user=ADDRESS";
+                self.complain(number, Refusal::new(format!("{option:?} is no option of #ENTREPOT"), mend));
+            } else if asks_for_array(word, &option) {
+                self.head.arrays.push((number, format!("{word} {option}")));
+            } else {
+                let cause = format!("{option} has no effect here");
+                self.warn(number, cause, "see docs/guide/jobs.md for options with an effect");
             }
-        });
-        match read {
-            Ok(foreign) => {
-                for option in foreign {
-                    if word == "#ENTREPOT" {
-                        let cause = format!("{option:?} is no option of #ENTREPOT");
-                        self.complain(number, Refusal::new(cause, "use -n CORES, -c CORES, -t TIME, -J NAME, --mail-type=END,FAIL,STAGE_OUT or --mail-user=ADDRESS"));
-                    } else if asks_for_array(word, &option) {
-                        self.head.arrays.push((number, format!("{word} {option}")));
-                    } else {
-                        self.warn(
-                            number,
-                            format!("{option} has no effect here"),
-                            "see docs/guide/jobs.md for options with an effect",
-                        );
-                    }
-                }
-            }
-            Err(refusal) => self.complain(number, refusal),
         }
+        Ok(())
     }
 
     fn finish(mut self) -> (Head, Vec<Complaint>) {
@@ -381,6 +344,12 @@ impl Reader {
         self.head.resources = self.ours.or(self.theirs);
         (self.head, self.complaints)
     }
+}
+
+fn too_late(line: &[u8]) -> Refusal {
+    let word = String::from_utf8_lossy(line.split(u8::is_ascii_whitespace).next().unwrap_or_default());
+    let cause = format!("{word} stands after the first command, where it would be ignored");
+    Refusal::new(cause, "move it up, above the first command; if it is no directive, indent it")
 }
 
 /// Whether an option requests an array of jobs: Slurm's `--array`, `-J` of OpenPBS, `-t` of Torque.
