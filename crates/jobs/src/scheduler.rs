@@ -57,14 +57,31 @@ pub trait Scheduler: Send + Sync {
     /// estimate. Blocks while the scheduler is queried.
     fn start_of(&self, script: &ScriptToEstimate<'_>) -> Option<u64>;
 
-    /// Parses the number in the output of the submission command.
-    fn read_id(&self, said: &str) -> Option<String>;
+    /// Parses the number in the output of the submission command: the last line, up to a cluster's name.
+    fn read_id(&self, said: &str) -> Option<String> {
+        let id = said.lines().last()?.split(';').next()?.trim();
+        is_id(id).then(|| id.to_string())
+    }
 
     /// Program and arguments that cancel these parts.
     fn cancel(&self, ids: &[String]) -> Vec<String>;
 
     /// State of a part. Blocks while the scheduler is queried.
     fn look(&self, id: &str) -> Result<PartStatus, queue::Error>;
+}
+
+/// Status of a part from the scheduler's answer about it; without a record of it the part is lost.
+fn status(
+    answer: Result<String, queue::Error>,
+    (unknown, lost): (&str, &str),
+    parse: impl FnOnce(&str) -> Result<PartStatus, queue::Error>,
+) -> Result<PartStatus, queue::Error> {
+    match answer {
+        Err(queue::Error::Command { cause, .. }) if cause.contains(unknown) => {
+            Ok(PartStatus { ending: Some(Ending::Lost { cause: lost.into() }), ..PartStatus::default() })
+        }
+        answer => parse(&answer?),
+    }
 }
 
 /// A part to be submitted.

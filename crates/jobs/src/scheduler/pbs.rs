@@ -1,6 +1,6 @@
 //! PBS: three calls of `qsub`. PBS itself deletes the dependents of a failed part.
 
-use super::{PartStatus, Scheduler, ScriptToEstimate, Submission, is_id};
+use super::{PartStatus, Scheduler, ScriptToEstimate, Submission, status};
 use crate::exec::now_ms;
 use crate::queue::{Error, ask, pbs};
 use crate::request::{Ending, PartKind};
@@ -57,24 +57,13 @@ impl Scheduler for Pbs {
         pbs::start_of_another(&jobs, &nodes, now_ms(), script.cores_in_all, length_ms)
     }
 
-    fn read_id(&self, said: &str) -> Option<String> {
-        let id = said.lines().last()?.trim();
-        is_id(id).then(|| id.to_string())
-    }
-
     fn cancel(&self, ids: &[String]) -> Vec<String> {
         [&["qdel".to_string()], ids].concat()
     }
 
     fn look(&self, id: &str) -> Result<PartStatus, Error> {
-        match ask("qstat", &["-x", "-f", "-F", "json", id], &[]) {
-            Ok(text) => parse(&text, id),
-            Err(Error::Command { cause, .. }) if cause.contains("Unknown Job") => Ok(PartStatus {
-                ending: Some(Ending::Lost { cause: "PBS has no record of its end any more".into() }),
-                ..PartStatus::default()
-            }),
-            Err(error) => Err(error),
-        }
+        let answer = ask("qstat", &["-x", "-f", "-F", "json", id], &[]);
+        status(answer, ("Unknown Job", "PBS has no record of its end any more"), |text| parse(text, id))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Slurm without hooks: three calls of `sbatch`.
 
-use super::{PartStatus, Scheduler, ScriptToEstimate, Submission, is_id};
+use super::{PartStatus, Scheduler, ScriptToEstimate, Submission, status};
 use crate::queue::{Error, ask};
 use crate::request::{Ending, PartKind};
 use std::io::Write;
@@ -42,25 +42,13 @@ impl Scheduler for Slurm {
         read_start(&String::from_utf8_lossy(&[done.stdout, done.stderr].concat()))
     }
 
-    fn read_id(&self, said: &str) -> Option<String> {
-        // `12`, or `12;cluster`.
-        let id = said.lines().last()?.split(';').next()?.trim();
-        is_id(id).then(|| id.to_string())
-    }
-
     fn cancel(&self, ids: &[String]) -> Vec<String> {
         [&["scancel".to_string()], ids].concat()
     }
 
     fn look(&self, id: &str) -> Result<PartStatus, Error> {
-        match ask("scontrol", &["-o", "show", "job", id], &[]) {
-            Ok(text) => Ok(parse(&text)),
-            Err(Error::Command { cause, .. }) if cause.contains("Invalid job id") => Ok(PartStatus {
-                ending: Some(Ending::Lost { cause: "Slurm has no record of its end any more".into() }),
-                ..PartStatus::default()
-            }),
-            Err(error) => Err(error),
-        }
+        let answer = ask("scontrol", &["-o", "show", "job", id], &[]);
+        status(answer, ("Invalid job id", "Slurm has no record of its end any more"), |text| Ok(parse(text)))
     }
 }
 
