@@ -2,26 +2,17 @@
 
 use jobs::known::KnownJobs;
 use jobs::request::JobId;
-use jobs::runner::Runner;
-use jobs::slurm::Slurm;
+use jobs::runner::{self, Runner};
+use jobs::slurm::{self, Slurm};
 use node::daemon::OwnersOf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
-/// Numbering that a job belongs to: the word before its number.
-enum Of {
-    Runner,
-    Slurm,
-}
-
-fn read(job: &str) -> Option<(Of, JobId)> {
+/// Backend and number of a job from the name in its commands.
+fn read(job: &str) -> Option<(&str, JobId)> {
     let (of, id) = job.split_once(' ')?;
     let id = JobId(id.parse().ok()?);
-    match of {
-        "job" => Some((Of::Runner, id)),
-        "slurm" => Some((Of::Slurm, id)),
-        _ => None,
-    }
+    (of == runner::PREFIX || of == slurm::PREFIX).then_some((of, id))
 }
 
 /// Lookup of the owners of jobs, by the names in their commands.
@@ -29,8 +20,9 @@ pub fn owners_of(runner: &Arc<Runner>, slurm: &Arc<Slurm>, known: Option<Arc<Kno
     let (runner, slurm): (Weak<Runner>, Weak<Slurm>) = (Arc::downgrade(runner), Arc::downgrade(slurm));
     Arc::new(move |jobs: &BTreeSet<String>| {
         let here = |job: &String| match read(job)? {
-            (Of::Runner, id) => runner.upgrade()?.owner_of(id),
-            (Of::Slurm, id) => slurm.upgrade()?.owner_of(id),
+            (runner::PREFIX, id) => runner.upgrade()?.owner_of(id),
+            (slurm::PREFIX, id) => slurm.upgrade()?.owner_of(id),
+            _ => None,
         };
         let mut owners: BTreeMap<String, u32> = jobs.iter().filter_map(|job| Some((job.clone(), here(job)?))).collect();
         let Some(known) = known.as_ref().filter(|_| owners.len() < jobs.len()) else { return owners };
@@ -38,7 +30,7 @@ pub fn owners_of(runner: &Arc<Runner>, slurm: &Arc<Slurm>, known: Option<Arc<Kno
             Ok(elsewhere) => {
                 let there = |job: &String| {
                     let (of, id) = read(job)?;
-                    let records = if matches!(of, Of::Runner) { Runner::RECORDS } else { Slurm::RECORDS };
+                    let records = if of == runner::PREFIX { Runner::RECORDS } else { Slurm::RECORDS };
                     elsewhere.get(&(records.to_owned(), id)).copied()
                 };
                 let missing: Vec<&String> = jobs.iter().filter(|job| !owners.contains_key(*job)).collect();

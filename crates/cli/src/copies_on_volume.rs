@@ -63,19 +63,14 @@ pub fn start(
         Some(known) => either(here, known.inputs_elsewhere(kind)),
         None => here,
     };
-    let queue: Arc<dyn Queue> = match settings.queue {
-        QueueName::Local => runner.clone(),
+    let [of_ours, of_slurms, of_pbs] = JOB_VARIABLES;
+    let (queue, variable): (Arc<dyn Queue>, _) = match settings.queue {
+        QueueName::Local => (runner.clone(), of_ours),
         QueueName::Slurm => {
             let here = either(of_slurm.inputs_of(), runner.inputs_of());
-            Arc::new(WithInputs(Kind::Slurm, inputs(Kind::Slurm, here)))
+            (Arc::new(WithInputs(Kind::Slurm, inputs(Kind::Slurm, here))), of_slurms)
         }
-        QueueName::Pbs => Arc::new(WithInputs(Kind::Pbs, inputs(Kind::Pbs, runner.inputs_of()))),
-    };
-    let [of_ours, of_slurms, of_pbs] = JOB_VARIABLES;
-    let variable = match settings.queue {
-        QueueName::Local => of_ours,
-        QueueName::Slurm => of_slurms,
-        QueueName::Pbs => of_pbs,
+        QueueName::Pbs => (Arc::new(WithInputs(Kind::Pbs, inputs(Kind::Pbs, runner.inputs_of()))), of_pbs),
     };
     Replication::start(
         Settings { on: settings.policy != ReplicationPolicy::None, poll: settings.poll },
