@@ -18,8 +18,8 @@ pub struct StageInWords {
 }
 
 /// Options of `entrepot stage` that take a value, separated by blanks.
-const WITH_VALUE: &str = "--also --blake3 --sha512 --sha256 --sha1 --md5 --manifest --include --exclude --verify --limit \
-    --retry --credentials --output --volume";
+const WITH_VALUE: &str = "--also --blake3 --sha512 --sha256 --sha1 --md5 --manifest --include --exclude --verify \
+    --limit --retry --credentials --output --volume";
 
 fn takes_value(option: &str) -> bool {
     WITH_VALUE.split(' ').any(|other| other == option)

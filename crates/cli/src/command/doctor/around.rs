@@ -167,10 +167,29 @@ fn users(mount_point: &Path) -> Option<Finding> {
     });
     Some(match tried {
         Ok(Ok(true)) => Finding::ok(subject, "they can list the mount and create files in it"),
-        Ok(Ok(false)) => Finding::warning(subject, "they can list the mount, and only root can create files at its root").so("each user needs a directory of theirs there").next(format!( "`chmod 1777 {at}`, or a directory for each user: `install -d -o USER -m 0700 {at}/USER`", at = mount_point.display() )),
-        Ok(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => Finding::warning(subject, "only root can list the mount").so("other users cannot work on the volume").next(format!("if they should, open it and the directories above it: `namei -l {}`", mount_point.display())),
-        Ok(Err(error)) => Finding::failure(subject, format!("user {NOBODY} cannot list the mount: {error}")).so("users other than root cannot work on the volume").next("look at the mode of the mount's root (`ls -ld`), at the daemon's log, and at the options of the namespace's file system"),
-        Err(error) => Finding::warning(subject, error.to_string()).so("the mount was not tried as another user").next("run doctor as root"),
+        Ok(Ok(false)) => {
+            let at = mount_point.display();
+            let own =
+                format!("`chmod 1777 {at}`, or a directory for each user: `install -d -o USER -m 0700 {at}/USER`");
+            Finding::warning(subject, "they can list the mount, and only root can create files at its root")
+                .so("each user needs a directory of theirs there")
+                .next(own)
+        }
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            let at = mount_point.display();
+            Finding::warning(subject, "only root can list the mount")
+                .so("other users cannot work on the volume")
+                .next(format!("if they should, open it and the directories above it: `namei -l {at}`"))
+        }
+        Ok(Err(error)) => Finding::failure(subject, format!("user {NOBODY} cannot list the mount: {error}"))
+            .so("users other than root cannot work on the volume")
+            .next(
+                "look at the mode of the mount's root (`ls -ld`), at the daemon's log, and at the options of the \
+                 namespace's file system",
+            ),
+        Err(error) => Finding::warning(subject, error.to_string())
+            .so("the mount was not tried as another user")
+            .next("run doctor as root"),
     })
 }
 
