@@ -105,7 +105,7 @@ impl<B: Backend> Jobs<B> {
         states
     }
 
-    /// Ends the backend's own threads. What runs goes on under its supervisors and is adopted again at the next start.
+    /// Ends the backend's own threads. Parts that run go on under their supervisors, and the next start adopts them.
     pub fn shut_down(&self) {
         self.core.table.lock().closed = true;
         self.core.changed.notify_all();

@@ -19,11 +19,10 @@ const OF_RIGHTS: [&str; 10] = [
 ];
 
 /// Product files besides `engine::rights` that contain such calls, with the reason.
-const WITH_RIGHTS: [(&str, &str); 16] = [
+const WITH_RIGHTS: [(&str, &str); 15] = [
     ("crates/cli/src/command/doctor/looks.rs", "the program itself, with the caller's rights"),
     ("crates/cli/src/command/down.rs", "fusermount3, with the caller's rights"),
     ("crates/cli/src/command/job/elsewhere.rs", "commands of a scheduler, with the caller's rights"),
-    ("crates/cli/src/command/up.rs", "the daemon, with the caller's rights"),
     ("crates/cli/src/users.rs", "id and getent, with the caller's rights"),
     ("crates/connect/src/private.rs", "the cleaner of the daemon's own mounts"),
     ("crates/connect/src/recipe.rs", "the daemon's own mounts"),
