@@ -4,8 +4,10 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output, bytes, count, moment_ms};
 use clap::Args;
+use engine::cache::CacheCounts;
 use node::control::Request;
-use node::control::answers::{Leftovers, Note, Status as Answer, Stripes, Target, Tiering, read};
+use node::control::answers::{HotSegment, Leftovers, Mover, Note, QuotaCounts, Repair};
+use node::control::answers::{Status as Answer, Stripes, Target, Tiering, TieringCounts, read};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -46,16 +48,13 @@ impl Status {
 
 /// Section on striping: load of the volume, the width for it, and recent decisions.
 fn stripes(s: &Stripes) -> String {
+    let Stripes { mode, requests_per_s, files, files_with_forks, .. } = s;
+    let (kib, writing) = (s.request_bytes / 1024.0, s.writes_share * 100.0);
     let mut text = format!(
-        "stripes  {}: {:.1} requests/s of {:.0} KiB, {:.0} % writing; {} files watched, {} with forks\n",
-        s.mode,
-        s.requests_per_s,
-        s.request_bytes / 1024.0,
-        s.writes_share * 100.0,
-        s.files,
-        s.files_with_forks,
+        "stripes  {mode}: {requests_per_s:.1} requests/s of {kib:.0} KiB, {writing:.0} % writing; \
+         {files} files watched, {files_with_forks} with forks\n"
     );
-    if s.mode != "fixed" {
+    if mode != "fixed" {
         let measured = if s.device_measured { "measured" } else { "a guess, see `entrepot-lab bench device`" };
         let _ = writeln!(text, "         {} targets, each {} ({measured})", s.targets, s.device);
         if let Some(shape) = &s.new_files {
@@ -111,56 +110,36 @@ fn render(s: &Answer) -> String {
         text.push_str(&super::node::table(nodes));
         text.push('\n');
     }
-    let m = &s.mover;
-    let _ = writeln!(
-        text,
-        "mover    {} changes done, {} failed, {} copied, {} under way",
-        m.changes_done,
-        m.changes_failed,
-        bytes(m.bytes_copied),
-        m.running,
+    let Mover { changes_done, changes_failed, running, moves, .. } = &s.mover;
+    let copied = bytes(s.mover.bytes_copied);
+    text += &format!(
+        "mover    {changes_done} changes done, {changes_failed} failed, {copied} copied, {running} under way\n"
     );
-    for one in &m.moves {
-        let _ = writeln!(text, "         {one}");
-    }
-    let r = &s.repair;
-    let _ = writeln!(
-        text,
-        "repair   {} stripes lost, {} recovered, {} fetched, readers waited {} ms in all, {} objects could not be recovered",
-        r.stripes_lost,
-        r.stripes_recovered,
-        bytes(r.bytes_fetched),
-        r.reader_delay_total_ms,
-        r.failures,
+    text.extend(moves.iter().map(|one| format!("         {one}\n")));
+    let Repair { stripes_lost, stripes_recovered, reader_delay_total_ms, failures, .. } = &s.repair;
+    let fetched = bytes(s.repair.bytes_fetched);
+    text += &format!(
+        "repair   {stripes_lost} stripes lost, {stripes_recovered} recovered, {fetched} fetched, \
+         readers waited {reader_delay_total_ms} ms in all, {failures} objects could not be recovered\n"
     );
     if let Some(away) = &s.away {
         let (files, size) = (count(away.files, "file"), bytes(away.bytes));
         let _ = writeln!(text, "away     {files} cannot be read now ({size}): `entrepot find --state away`");
     }
     if let Some(c) = &s.cache {
-        let _ = writeln!(
-            text,
-            "cache    {} of {} blocks, {} asked, {:.1} % hit; {} prefetched, {} used, {} late, {} wasted, coverage {:.1} %, accuracy {:.1} %",
-            c.inventory,
-            c.blocks,
-            c.asked,
-            c.hit_ratio * 100.0,
-            c.prefetched,
-            c.prefetch_used,
-            c.prefetch_late,
-            c.prefetch_wasted,
-            c.coverage * 100.0,
-            c.accuracy * 100.0,
+        let CacheCounts { inventory, blocks, asked, prefetched, prefetch_used, prefetch_late, prefetch_wasted, .. } = c;
+        let [hit, coverage, accuracy] = [c.hit_ratio, c.coverage, c.accuracy].map(|share| share * 100.0);
+        text += &format!(
+            "cache    {inventory} of {blocks} blocks, {asked} asked, {hit:.1} % hit; \
+             {prefetched} prefetched, {prefetch_used} used, {prefetch_late} late, {prefetch_wasted} wasted, \
+             coverage {coverage:.1} %, accuracy {accuracy:.1} %\n"
         );
     }
-    if let Some(q) = &s.quotas {
-        let _ = writeln!(
-            text,
-            "quotas   {}, {} over a soft limit, {} of these refused because the grace is over, {} at a hard limit",
-            count(q.limits as u64, "quota"),
-            q.over,
-            q.expired,
-            q.full,
+    if let Some(QuotaCounts { limits, over, expired, full }) = &s.quotas {
+        let quotas = count(*limits as u64, "quota");
+        text += &format!(
+            "quotas   {quotas}, {over} over a soft limit, {expired} of these refused because the grace is over, \
+             {full} at a hard limit\n"
         );
     }
     if let Some(burst) = s.burst.iter().flatten().next() {
@@ -184,27 +163,18 @@ fn tiering(tiering: &Tiering) -> String {
     let Some(t) = &tiering.counts else {
         return format!("tiering  {}: the devices are being measured\n", tiering.policy);
     };
+    let (policy, fast) = (&tiering.policy, t.fast_share * 100.0);
+    let TieringCounts { accesses, working_set, fast_segments, room_segments, .. } = t;
+    let TieringCounts { promoted, demoted, failed, waiting, moving, copies, copied, .. } = t;
     let threshold = t.threshold.map_or("none".into(), |h| h.to_string());
-    let mut text = format!(
-        "tiering  {}: {} accesses, {:.1} % of them to the fast tier; {} segments in the working set, {} on the fast tier, room for {} more\n",
-        tiering.policy,
-        t.accesses,
-        t.fast_share * 100.0,
-        t.working_set,
-        t.fast_segments,
-        t.room_segments,
+    let text = format!(
+        "tiering  {policy}: {accesses} accesses, {fast:.1} % of them to the fast tier; \
+         {working_set} segments in the working set, {fast_segments} on the fast tier, room for {room_segments} more\n         \
+         {promoted} promoted, {demoted} demoted, {failed} given up, {waiting} wait, {moving} under way; \
+         {copies} slow copies kept, {copied} made while idle; hot from {threshold} reads on\n"
     );
-    let _ = writeln!(
-        text,
-        "         {} promoted, {} demoted, {} given up, {} wait, {} under way; {} slow copies kept, {} made while idle; hot from {threshold} reads on",
-        t.promoted, t.demoted, t.failed, t.waiting, t.moving, t.copies, t.copied,
-    );
-    for hot in &t.hot {
-        let _ = writeln!(
-            text,
-            "         hot: {} segment {}, {} reads, {} writes, {}",
-            hot.file, hot.segment, hot.reads, hot.writes, hot.tier,
-        );
-    }
-    text
+    let hot = |HotSegment { file, segment, reads, writes, tier }: &HotSegment| {
+        format!("         hot: {file} segment {segment}, {reads} reads, {writes} writes, {tier}\n")
+    };
+    text + &t.hot.iter().map(hot).collect::<String>()
 }
