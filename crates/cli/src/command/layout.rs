@@ -148,8 +148,7 @@ enum Verb {
 
 impl Layout {
     pub fn run(self, context: &Context) -> Result<u8> {
-        type RequestOf = Box<dyn FnOnce(String) -> Request>;
-        let (file, request): (PathBuf, RequestOf) = match self.verb {
+        let answer = match self.verb {
             None => return show(context, self.file.as_deref().unwrap_or(Path::new(".")), self.output),
             Some(Verb::Set { path, request, output }) => {
                 let inside = set(context, &path, &request.join(" "))?;
@@ -159,26 +158,30 @@ impl Layout {
                 return Ok(0);
             }
             Some(Verb::AddMirror { file, tier, stripe_count }) => {
-                (file, Box::new(move |path| Request::AddMirror { path, tier, stripe_count }))
+                order(context, &file, |path| Request::AddMirror { path, tier, stripe_count })
             }
             Some(Verb::DropMirror { file, mirror }) => {
-                (file, Box::new(move |path| Request::DropMirror { path, mirror }))
+                order(context, &file, |path| Request::DropMirror { path, mirror })
             }
-            Some(Verb::Replace { file, from, to }) => (file, Box::new(move |path| Request::Replace { path, from, to })),
+            Some(Verb::Replace { file, from, to }) => order(context, &file, |path| Request::Replace { path, from, to }),
             Some(Verb::Move { file, mirror, segment, to }) => {
-                (file, Box::new(move |path| Request::Move { path, mirror, segment, to }))
+                order(context, &file, |path| Request::Move { path, mirror, segment, to })
             }
             Some(Verb::Merge { files, stripe_size, stripe_count, tier }) => {
                 let request = merged(context, &files, stripe_size.as_deref(), stripe_count, tier)?;
-                (files[0].clone(), Box::new(move |_| request))
+                order(context, &files[0], |_| request)
             }
             Some(Verb::Split { files }) => return split(context, &files),
-            Some(Verb::Resync { file }) => (file, Box::new(|path| Request::Resync { path })),
+            Some(Verb::Resync { file }) => order(context, &file, |path| Request::Resync { path }),
         };
-        let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(&file, request, progress);
-        answer::show_text(Output::Text, work::follow(ask, None)?)?;
+        answer::show_text(Output::Text, answer?)?;
         Ok(0)
     }
+}
+
+/// Sends the request about a file, and shows its progress.
+fn order(context: &Context, file: &Path, request: impl FnOnce(String) -> Request) -> Result<Value> {
+    work::follow(|progress: &mut dyn FnMut(Value)| context.ask_about(file, request, progress), None)
 }
 
 /// Request to the daemon about files to merge; they must be of one volume.
@@ -211,8 +214,7 @@ fn merged(
 /// Splits one file after the other, and prints each when done: after an error the remaining ones are known.
 fn split(context: &Context, files: &[PathBuf]) -> Result<u8> {
     for file in files {
-        let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(file, |path| Request::Split { path }, progress);
-        let answer: Text = read(work::follow(ask, None)?)?;
+        let answer: Text = read(order(context, file, |path| Request::Split { path })?)?;
         shown::text(&format!("{}: {}\n", file.display(), answer.text))?;
     }
     Ok(0)

@@ -48,16 +48,16 @@ impl Count {
     /// Difference to an earlier count. Counters that decreased were reset (a file that was closed and opened again), so
     /// they count whole.
     pub fn since(self, before: Count) -> Count {
-        let less = |f: fn(Count) -> u64| f(self).checked_sub(f(before));
-        let all = (
-            less(|c| c.read_bytes),
-            less(|c| c.written_bytes),
-            less(|c| c.ops),
-            less(|c| c.timed),
-            less(|c| c.total_ns),
-        );
-        let (Some(read_bytes), Some(written_bytes), Some(ops), Some(timed), Some(total_ns)) = all else { return self };
-        Count { read_bytes, written_bytes, ops, timed, total_ns }
+        let less = || {
+            Some(Count {
+                read_bytes: self.read_bytes.checked_sub(before.read_bytes)?,
+                written_bytes: self.written_bytes.checked_sub(before.written_bytes)?,
+                ops: self.ops.checked_sub(before.ops)?,
+                timed: self.timed.checked_sub(before.timed)?,
+                total_ns: self.total_ns.checked_sub(before.total_ns)?,
+            })
+        };
+        less().unwrap_or(self)
     }
 }
 
