@@ -176,19 +176,13 @@ fn clock(text: &str) -> Option<u64> {
 
 /// Runs a scheduler's command in the time zone in which its output is parsed; returns the output.
 pub(crate) fn ask(program: &str, args: &[&str], environment: &[(&str, &str)]) -> Result<String, Error> {
-    let command = || format!("{program} {}", args.join(" "));
-    let done = std::process::Command::new(program)
-        .args(args)
-        .envs(environment.iter().copied())
-        .env("TZ", "UTC")
-        .env("LC_ALL", "C")
-        .stdin(std::process::Stdio::null())
-        .output()
-        .map_err(|e| Error::Command { command: command(), cause: e.to_string() })?;
+    let failed = |cause| Error::Command { command: format!("{program} {}", args.join(" ")), cause };
+    let mut command = std::process::Command::new(program);
+    command.args(args).envs(environment.iter().copied()).env("TZ", "UTC").env("LC_ALL", "C");
+    let done = command.stdin(std::process::Stdio::null()).output().map_err(|e| failed(e.to_string()))?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr);
-        let cause = said.lines().next().map_or_else(|| done.status.to_string(), str::to_string);
-        return Err(Error::Command { command: command(), cause });
+        return Err(failed(said.lines().next().map_or_else(|| done.status.to_string(), str::to_string)));
     }
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }

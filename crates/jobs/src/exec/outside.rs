@@ -28,22 +28,12 @@ pub(crate) struct Supervisor {
 /// Starts the supervisor of the part whose spec lies in `dir`.
 pub(crate) fn start(program: &Path, args: &[OsString], dir: &Path, kind: PartKind) -> std::io::Result<Supervisor> {
     let complaints = private().truncate(true).open(file(dir, kind, "supervisor"))?;
-    let mut child = Command::new(program)
-        .args(args)
-        .arg("--spec")
-        .arg(file(dir, kind, "spec"))
-        .env_clear()
-        .current_dir("/")
-        // The process group of its own keeps signals of the daemon's terminal away.
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(complaints)
-        .spawn()?;
-    let opened = Pid::from_raw(child.id() as i32)
-        .ok_or(rustix::io::Errno::SRCH)
-        .and_then(|p| pidfd_open(p, PidfdFlags::empty()));
-    match opened {
+    let mut command = Command::new(program);
+    command.args(args).arg("--spec").arg(file(dir, kind, "spec")).env_clear().current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints);
+    // The process group of its own keeps signals of the daemon's terminal away.
+    let mut child = command.process_group(0).spawn()?;
+    match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
         Ok(process) => Ok(Supervisor { process: Arc::new(process), child: Some(child) }),
         Err(error) => {
             let _ = child.kill();
@@ -116,8 +106,13 @@ fn kill_orphans(command: Option<&Identity>) {
 
 /// The report of a part whose outcome is unknown.
 pub(crate) fn lost_report(kind: PartKind, cause: String) -> PartReport {
+    report_without_steps(kind, Ending::Lost { cause })
+}
+
+/// The report of a part that ends now without a step of its own.
+pub(crate) fn report_without_steps(kind: PartKind, ending: Ending) -> PartReport {
     let now = now_ms();
-    PartReport { kind, started_ms: now, ended_ms: now, ending: Ending::Lost { cause }, steps: Vec::new() }
+    PartReport { kind, started_ms: now, ended_ms: now, ending, steps: Vec::new() }
 }
 
 /// Signals a supervisor to end its part, and kills both if it does not within its grace. Returns at once.

@@ -2,9 +2,8 @@
 
 use super::local::{Core, JobTable, number};
 use super::spool;
-use crate::exec::now_ms;
 pub(super) use crate::exec::outside::lost_report;
-use crate::exec::outside::{self, Supervisor};
+use crate::exec::outside::{self, Supervisor, report_without_steps};
 use crate::request::*;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -86,20 +85,13 @@ fn checked_job(
 ) {
     let Some(record) = table.jobs.get_mut(&id) else { return };
     record.own.sources = sources;
-    let failure = match checked {
-        _ if record.own.cancelled => Some(Ending::Cancelled),
+    let ending = match checked {
+        _ if record.own.cancelled => Ending::Cancelled,
         Ok(report) => {
             record.check = report;
-            None
+            return core.launch(table, id, PartKind::Compute);
         }
-        Err(reason) => Some(Ending::Lost { cause: format!("its data are not all there: {reason}") }),
+        Err(reason) => Ending::Lost { cause: format!("its data are not all there: {reason}") },
     };
-    match failure {
-        None => core.launch(table, id, PartKind::Compute),
-        Some(ending) => {
-            let now = now_ms();
-            let kind = PartKind::Compute;
-            core.ended(table, id, kind, PartReport { kind, started_ms: now, ended_ms: now, ending, steps: Vec::new() });
-        }
-    }
+    core.ended(table, id, PartKind::Compute, report_without_steps(PartKind::Compute, ending));
 }
