@@ -46,24 +46,16 @@ pub struct SetOptions {
 /// Reason why a set of connections cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    /// A connection could not be mounted.
-    #[error("connection {number} to {source_name} cannot be mounted: {error}")]
-    Mount {
+    /// A connection could not be mounted, or cannot use the library that was requested.
+    #[error("connection {number} to {source_name} cannot {what}: {error}")]
+    Connection {
         /// Number of the connection.
         number: u16,
         /// Server of the connection.
         source_name: String,
-        /// Error of the mount.
-        error: io::Error,
-    },
-    /// The library was requested and cannot be used.
-    #[error("connection {number} to {source_name} cannot have the client library: {error}")]
-    Library {
-        /// Number of the connection.
-        number: u16,
-        /// Server of the connection.
-        source_name: String,
-        /// Error of the library.
+        /// What the connection cannot do.
+        what: &'static str,
+        /// Error of the mount or the library.
         error: io::Error,
     },
     /// The first connection broke right after its mount.
@@ -385,10 +377,13 @@ fn slot(root: Arc<Root>) -> (Slot, reconnect::Worker) {
 fn mount_all(mounts: &dyn Mounts, count: u16, roots: &mut Vec<Arc<Root>>) -> std::result::Result<(), SetError> {
     for number in 0..count {
         let root = mounts.mount(number).and_then(|fd| Ok(Root::new(fd, number, 0)?));
-        let wrong = |error| SetError::Mount { number, source_name: mounts.source(number), error };
-        roots.push(Arc::new(root.map_err(wrong)?));
+        roots.push(Arc::new(root.map_err(|error| cannot(mounts, number, "be mounted", error))?));
     }
     Ok(())
+}
+
+fn cannot(mounts: &dyn Mounts, number: u16, what: &'static str, error: io::Error) -> SetError {
+    SetError::Connection { number, source_name: mounts.source(number), what, error }
 }
 
 /// Gives each connection its library's, if requested; with `Auto`, only if it is faster. Returns whether they have
@@ -401,7 +396,7 @@ fn libraries(mounts: &dyn Mounts, roots: &[Arc<Root>], wanted: BytesOver) -> std
         let client = match mounts.client(root.number) {
             Ok(client) => client,
             Err(error) if wanted == BytesOver::Library => {
-                return Err(SetError::Library { number: root.number, source_name: mounts.source(root.number), error });
+                return Err(cannot(mounts, root.number, "have the client library", error));
             }
             Err(error) => {
                 tracing::debug!(%error, "bytes go over the mounts");
@@ -419,8 +414,7 @@ fn libraries(mounts: &dyn Mounts, roots: &[Arc<Root>], wanted: BytesOver) -> std
 }
 
 fn measured_faster(root: &Root) -> bool {
-    let measured = probe_name().and_then(|(name, _)| measure(root, &name));
-    match measured {
+    match probe_name().and_then(|(name, _)| measure(root, &name)) {
         Ok(measured) => {
             let faster = measured.library_is_faster();
             tracing::info!(mount = ?measured.mount, library = ?measured.library, faster, "measured the client library");
