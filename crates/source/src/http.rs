@@ -17,8 +17,8 @@ use opendal::Buffer;
 use opendal::raw::{format_authorization_by_basic, format_authorization_by_bearer};
 use parking_lot::Mutex;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -239,21 +239,15 @@ pub struct HttpSource {
     session: Arc<HttpSession>,
     path: String,
     guard: Guard,
-    ranges: OnceLock<bool>,
-    /// Held during the probe, so that only one of several readers probes the server.
-    probing: Mutex<()>,
+    /// Whether ranges are served, once known. Locked during the probe, so that only one of several readers probes the
+    /// server.
+    ranges: Mutex<Option<bool>>,
 }
 
 impl HttpSource {
     /// Creates the file; nothing is sent yet.
     pub fn new(session: Arc<HttpSession>, path: &str) -> HttpSource {
-        HttpSource {
-            session,
-            path: path.to_string(),
-            guard: Guard::default(),
-            ranges: OnceLock::new(),
-            probing: Mutex::default(),
-        }
+        HttpSource { session, path: path.to_string(), guard: Guard::default(), ranges: Mutex::default() }
     }
 
     /// If there is a tag, it guards each request.
@@ -295,15 +289,12 @@ impl Source for HttpSource {
     }
 
     fn has_ranges(&self) -> Result<bool> {
-        if let Some(known) = self.ranges.get() {
-            return Ok(*known);
-        }
-        let _probing = self.probing.lock();
-        if let Some(known) = self.ranges.get() {
-            return Ok(*known);
+        let mut ranges = self.ranges.lock();
+        if let Some(known) = *ranges {
+            return Ok(known);
         }
         let session = &self.session;
         let found = session.runtime.wait("probe", 0, session.ask(session.access.probe(&self.path)))?;
-        Ok(*self.ranges.get_or_init(|| found.ranges))
+        Ok(*ranges.insert(found.ranges))
     }
 }
