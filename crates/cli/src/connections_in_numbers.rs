@@ -25,13 +25,11 @@ pub fn gauges(volume: &Arc<Volume>) -> Gauges {
     Arc::new(move || {
         let targets = volume.upgrade().map_or_else(Vec::new, |volume| volume.targets().all());
         let status = |value| serde_json::from_value::<Status>(value).ok();
-        let known: Vec<_> = targets
-            .iter()
-            .filter_map(|target| Some((target.name().to_owned(), status(target.connections()?)?)))
-            .flat_map(|(target, status)| status.connections.into_iter().map(move |c| (target.clone(), c)))
-            .collect();
+        let connected = targets.iter().filter_map(|target| Some((target.name(), status(target.connections()?)?)));
+        let each = |(target, status): (_, Status)| status.connections.into_iter().map(move |c| (target, c));
+        let known: Vec<_> = connected.flat_map(each).collect();
         let gauge = |(of, value): &Column| {
-            let values = known.iter().map(|(target, c)| (vec![target.clone(), c.number.to_string()], value(c)));
+            let values = known.iter().map(|(target, c)| (vec![target.to_string(), c.number.to_string()], value(c)));
             Gauge { of: *of, values: values.collect() }
         };
         if known.is_empty() { Vec::new() } else { COLUMNS.iter().map(gauge).collect() }

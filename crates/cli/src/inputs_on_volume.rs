@@ -38,10 +38,8 @@ impl Inputs for InputsOnVolume {
             let of = lost.candidate();
             (Lost { file: of.file, object: of.object, healthy_copies: of.healthy_copies, bytes: of.bytes }, lost)
         };
-        Ok(looked
-            .into_iter()
-            .map(|(files, lost)| Looked { files, lost: lost.into_iter().map(convert).collect() })
-            .collect())
+        let looked = looked.into_iter();
+        Ok(looked.map(|(files, lost)| Looked { files, lost: lost.into_iter().map(convert).collect() }).collect())
     }
 
     fn repair(&self, lost: &recovery::Lost) -> Result<(), String> {

@@ -170,10 +170,8 @@ fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Problem> {
     };
     let text = std::fs::read(certificate).map_err(|error| wrong(certificate, error.to_string()))?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let chain = chain
-        .ok()
-        .filter(|chain| !chain.is_empty())
-        .ok_or_else(|| wrong(certificate, "it has no certificate".into()))?;
+    let chain = chain.ok().filter(|chain| !chain.is_empty());
+    let chain = chain.ok_or_else(|| wrong(certificate, "it has no certificate".into()))?;
     let text = object::host::read_secret(key).map_err(|why| wrong(key, why))?;
     let secret = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| wrong(key, "it has no key".into()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

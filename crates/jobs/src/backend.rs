@@ -251,12 +251,11 @@ impl<B: Backend> Core<B> {
 
     /// Loads the jobs that the last daemon kept, and publishes exactly these to the other nodes.
     pub fn kept_jobs(&self) -> object::Result<BTreeMap<JobId, Job<B::JobData>>> {
-        let jobs =
-            self.records(B::RECORDS)?.into_iter().map(|job: Job<B::JobData>| (job.id, job)).collect::<BTreeMap<_, _>>();
-        self.config
-            .known
-            .as_ref()
-            .map_or(Ok(()), |known| known.settle(B::RECORDS, jobs.values().map(|job| known_job::<B>(known, job))))?;
+        let jobs = self.records(B::RECORDS)?.into_iter().map(|job: Job<B::JobData>| (job.id, job));
+        let jobs: BTreeMap<_, _> = jobs.collect();
+        if let Some(known) = &self.config.known {
+            known.settle(B::RECORDS, jobs.values().map(|job| known_job::<B>(known, job)))?;
+        }
         Ok(jobs)
     }
 

@@ -58,10 +58,8 @@ impl HttpUpload {
 
     fn rename(&mut self, expect_size: u64) -> Result<Version> {
         let access = &self.access;
-        let rename = access
-            .request(Method::from_bytes(b"MOVE").expect("a method"), &self.temporary)
-            .header("Destination", access.url(&self.path).as_str())
-            .header("Overwrite", "T");
+        let rename = access.request(Method::from_bytes(b"MOVE").expect("a method"), &self.temporary);
+        let rename = rename.header("Destination", access.url(&self.path).as_str()).header("Overwrite", "T");
         let renamed = access.done(rename, client::whole(Buffer::new()), "MOVE to the final name");
         self.runtime.wait("MOVE", 0, renamed)?;
         // The server's success is not trusted: the file is checked under its name.

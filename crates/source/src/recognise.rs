@@ -137,10 +137,8 @@ fn recognised(uri: String, destination: &str) -> Option<Recognised> {
 }
 
 fn recursive(words: &CommandWords) -> bool {
-    words
-        .options
-        .iter()
-        .any(|(name, _)| name == "--recursive" || (!name.starts_with("--") && name.contains(['r', 'R'])))
+    let is_recursive = |name: &str| name == "--recursive" || (!name.starts_with("--") && name.contains(['r', 'R']));
+    words.options.iter().any(|(name, _)| is_recursive(name))
 }
 
 /// `[user@]host:path`, `scp://...` or `sftp://...` as an sftp URI; `None` for a local path.

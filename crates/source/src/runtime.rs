@@ -32,13 +32,12 @@ impl Runtime {
         if let Some(tokio) = self.tokio.get() {
             return Ok(tokio);
         }
-        let tokio = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(WORKER_THREADS)
-            .max_blocking_threads(BLOCKING_THREADS_MAX)
-            .thread_name("source")
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(WORKER_THREADS).max_blocking_threads(BLOCKING_THREADS_MAX).thread_name("source");
+        let tokio = builder
             .enable_all()
-            .build();
-        let tokio = tokio.map_err(|e| SourceError::Passing(format!("the threads of sources cannot start: {e}")))?;
+            .build()
+            .map_err(|e| SourceError::Passing(format!("the threads of sources cannot start: {e}")))?;
         Ok(self.tokio.get_or_init(|| tokio))
     }
 

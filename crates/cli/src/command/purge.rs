@@ -38,25 +38,21 @@ impl Purge {
 
 fn text(report: &PurgeReport) -> String {
     // Line breaks in a file's name are escaped, so that each file has one line.
-    let rows = report
-        .files
-        .iter()
-        .map(|f| vec![shown::plain(&f.path), shown::bytes(f.bytes), f.reason.clone(), f.elsewhere.clone()]);
-    let mut text = if report.files.is_empty() {
-        String::new()
-    } else {
-        shown::table(&["file", "size", "because", "its bytes are at"], rows.collect()) + "\n"
-    };
+    let files = report.files.iter();
+    let rows = files.map(|f| vec![shown::plain(&f.path), shown::bytes(f.bytes), f.reason.clone(), f.elsewhere.clone()]);
+    let mut text = String::new();
+    if !report.files.is_empty() {
+        text = shown::table(&["file", "size", "because", "its bytes are at"], rows.collect()) + "\n";
+    }
     if !report.rules.is_empty() {
         let lost = |rule: &RuleSum| match rule.only_here_files {
             0 => "-".to_owned(),
             files => format!("{} with {}", shown::count(files, "file"), shown::bytes(rule.only_here_bytes)),
         };
-        let rows = report
-            .rules
-            .iter()
-            .map(|rule| vec![rule.name.clone(), rule.files.to_string(), shown::bytes(rule.bytes), lost(rule)]);
-        text += &(shown::table(&["rule", "files", "bytes", "nowhere else"], rows.collect()) + "\n");
+        let row =
+            |rule: &RuleSum| vec![rule.name.clone(), rule.files.to_string(), shown::bytes(rule.bytes), lost(rule)];
+        let rows = report.rules.iter().map(row).collect();
+        text += &(shown::table(&["rule", "files", "bytes", "nowhere else"], rows) + "\n");
     }
     let done = if report.dry_run { "would be removed" } else { "removed" };
     let files = shown::count(report.files.len() as u64, "file");

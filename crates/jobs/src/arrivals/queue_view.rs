@@ -204,11 +204,8 @@ impl QueueView {
     /// Jobs whose stage-in runs: promised, and not complete.
     pub fn coming(&self) -> Vec<(Ticket, Vec<Part>)> {
         let comes = |known: &Known| known.under_way && !known.settled && !known.parts.is_empty();
-        self.jobs
-            .iter()
-            .filter(|(_, known)| comes(known))
-            .map(|(ticket, known)| (*ticket, known.parts.clone()))
-            .collect()
+        let coming = self.jobs.iter().filter(|(_, known)| comes(known));
+        coming.map(|(ticket, known)| (*ticket, known.parts.clone())).collect()
     }
 
     /// Updates the bytes still to come for a job.

@@ -201,9 +201,8 @@ impl Fields {
 
     fn capacity(&mut self) -> Result<u64> {
         let said = self.must("capacity")?;
-        policy::units::bytes(&said)
-            .filter(|bytes| *bytes > 0)
-            .ok_or_else(|| Refusal::new(format!("capacity={said} is no size"), "write a size such as capacity=10GiB"))
+        let bytes = policy::units::bytes(&said).filter(|bytes| *bytes > 0);
+        bytes.ok_or_else(|| Refusal::new(format!("capacity={said} is no size"), "write a size such as capacity=10GiB"))
     }
 
     fn name(&mut self) -> Result<String> {

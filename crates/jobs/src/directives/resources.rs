@@ -131,11 +131,8 @@ fn take_apart(word: &str) -> (&str, Option<&str>) {
 }
 
 fn count(option: &str, value: &str) -> Result<u32> {
-    value
-        .parse()
-        .ok()
-        .filter(|n| (1..=1_000_000).contains(n))
-        .ok_or_else(|| Refusal::new(format!("{option} is {value:?}"), "write a whole number from 1"))
+    let count = value.parse().ok().filter(|n| (1..=1_000_000).contains(n));
+    count.ok_or_else(|| Refusal::new(format!("{option} is {value:?}"), "write a whole number from 1"))
 }
 
 fn bad_time(value: &str) -> Refusal {

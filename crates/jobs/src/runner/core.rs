@@ -32,18 +32,14 @@ impl Core {
     /// A part, as a job of the policy's scheduler.
     pub fn request(&self, record: &Record, kind: PartKind) -> easy::Job {
         let part = record.plan.part(kind);
+        let after = part.and_then(|part| part.after).filter(|after| !record.is_at(*after, Progress::Done));
+        let gate = (kind == PartKind::StageIn && gate::is_before(record)).then(|| gate::number(record.id));
         easy::Job {
             id: number(record.id, kind),
             queue: if kind == PartKind::Compute { BATCH } else { DATAXFER },
             cores: part.map_or(1, |part| part.cores.max(1)),
             estimate: Time::from_secs(part.map_or(1, |part| part.walltime_s)),
-            after_ok: part
-                .and_then(|part| part.after)
-                .filter(|after| !record.is_at(*after, Progress::Done))
-                .map(|after| number(record.id, after))
-                .or((kind == PartKind::StageIn && gate::is_before(record)).then(|| gate::number(record.id)))
-                .into_iter()
-                .collect(),
+            after_ok: after.map(|after| number(record.id, after)).or(gate).into_iter().collect(),
             after_any: Vec::new(),
         }
     }

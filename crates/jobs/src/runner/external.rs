@@ -425,12 +425,8 @@ fn over(core: &Arc<Core>, record: &mut Record, kind: PartKind, ending: Ending) {
         (!ok).then(|| format!("{}; see `entrepot job log {} --part {kind}`", why(record, kind, &report), record.id));
     if !ok {
         // The scheduler drops the dependent parts itself, as requested at submission.
-        record
-            .own
-            .parts
-            .iter_mut()
-            .filter(|part| part.progress == Progress::Waiting)
-            .for_each(|part| part.progress = Progress::Dropped);
+        let waiting = record.own.parts.iter_mut().filter(|part| part.progress == Progress::Waiting);
+        waiting.for_each(|part| part.progress = Progress::Dropped);
     }
     let cancelled = !ok && (record.own.cancelled || ending == Ending::Cancelled);
     core.part_over(record, report, cancelled, reason);

@@ -294,12 +294,9 @@ impl Core {
     /// Removes the transfers, with their logs, that no kept job has used.
     pub fn remove_unused_transfers(&self, table: &mut JobTable) {
         let running = &table.running;
-        let forgotten = table
-            .own
-            .transfers
-            .values()
-            .filter(|t| t.seen_by.is_empty() && !running.contains_key(&easy::JobId(t.number)));
-        for number in forgotten.map(|t| t.number).collect::<Vec<_>>() {
+        let is_unused = |t: &&Transfer| t.seen_by.is_empty() && !running.contains_key(&easy::JobId(t.number));
+        let unused: Vec<_> = table.own.transfers.values().filter(is_unused).map(|t| t.number).collect();
+        for number in unused {
             table.own.transfers.remove(&number);
             self.forget_as(TRANSFERS, number);
             let _ = std::fs::remove_dir_all(spool::dir(&self.config, number));

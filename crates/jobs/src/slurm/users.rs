@@ -24,12 +24,8 @@ impl Slurm {
     /// The jobs that are not over, for `scontrol show bbstat`, which any user may call: no file is named.
     pub fn status(&self) -> Vec<Summary> {
         let table = self.core.table.lock();
-        table
-            .jobs
-            .values()
-            .filter(|job| !job.state.is_final() || job.own.why.is_some())
-            .map(|job| summary(&self.core, &table, job))
-            .collect()
+        let open = table.jobs.values().filter(|job| !job.state.is_final() || job.own.why.is_some());
+        open.map(|job| summary(&self.core, &table, job)).collect()
     }
 
     /// All data about a job.

@@ -381,16 +381,12 @@ impl Targets {
     pub(super) fn tell_space(&self) {
         let Some(others) = self.others.get() else { return };
         let share = others.share();
-        let is_reported = |target: &Arc<Target>| {
+        let is_reported = |target: &&Arc<Target>| {
             let is_new = target.core.space_age().is_some_and(|age| age < idle::EVERY);
             is_new && target.state() != State::Failed && share.tells_of(target.id())
         };
-        let seen: Vec<_> = self
-            .all()
-            .iter()
-            .filter(|target| is_reported(target))
-            .map(|target| (target.id(), target.space()))
-            .collect();
+        let all = self.all();
+        let seen: Vec<_> = all.iter().filter(is_reported).map(|target| (target.id(), target.space())).collect();
         if !seen.is_empty() {
             others.tell(&seen);
         }

@@ -123,10 +123,8 @@ fn json(now: SystemTime, level: Level, module: &str, entry: &LogEntry) -> String
     let level = level.as_str().to_ascii_lowercase();
     let known = [("time", time), ("level", level), ("module", module.to_owned()), ("message", entry.message.clone())];
     let known = known.into_iter().map(|(name, value)| (name, Value::from(value)));
-    let all: Vec<_> = known
-        .chain(entry.fields.iter().cloned())
-        .map(|(name, value)| format!("{}:{value}", Value::from(name)))
-        .collect();
+    let all = known.chain(entry.fields.iter().cloned());
+    let all: Vec<_> = all.map(|(name, value)| format!("{}:{value}", Value::from(name))).collect();
     format!("{{{}}}\n", all.join(","))
 }
 

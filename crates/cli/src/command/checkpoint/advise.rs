@@ -1,7 +1,7 @@
 //! `entrepot checkpoint advise`: interval of checkpoints, from measured or given values.
 
 use crate::connect::Context;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::Args;
 use node::control::answers::{Application, Burst, MtbfFrom, read};
@@ -117,10 +117,8 @@ impl Advise {
         let given = self.cost.map(|cost| SourcedSpan { seconds: cost.as_secs_f64(), from: "as given".into() });
         let what = seen.map_or("a checkpoint".to_owned(), |seen| format!("a checkpoint of {}", seen.name));
         given.or_else(measured).ok_or_else(|| {
-            Problem::wrong(format!("the time of {what} is unknown"))
-                .so("no interval follows")
-                .try_this("give --cost, or the name of an application that wrote one")
-                .into()
+            let next = "give --cost, or the name of an application that wrote one";
+            unknown(format!("the time of {what} is unknown"), next)
         })
     }
 
@@ -136,13 +134,13 @@ impl Advise {
             (None, Some((nodes, of_node))) => Some(as_you_say(of_node.as_secs_f64() / f64::from(nodes))),
             (None, None) => None,
         };
-        given.or_else(known).ok_or_else(|| {
-            Problem::wrong("the time between its failures is unknown")
-                .so("no interval follows")
-                .try_this("give --mtbf, or --nodes with --node-mtbf; `checkpoint begin` takes --mtbf and --nodes too")
-                .into()
-        })
+        let next = "give --mtbf, or --nodes with --node-mtbf; `checkpoint begin` takes --mtbf and --nodes too";
+        given.or_else(known).ok_or_else(|| unknown("the time between its failures is unknown".into(), next))
     }
+}
+
+fn unknown(cause: String, next: &str) -> Failure {
+    Problem::wrong(cause).so("no interval follows").try_this(next).into()
 }
 
 /// Origin of an application's time between failures.

@@ -22,17 +22,15 @@ pub fn look(name: &str, role: Role, path: &Path) -> CheckResult {
         (Err(error), ..) => return not_there(name, role, path, &error).into(),
         (_, Err(error), _) | (_, _, Err(error)) => return not_there(name, role, path, &error.into()).into(),
     };
-    let mut findings: Vec<_> = [
+    let problems = [
         part(name, "space", space.f_bavail, space.f_blocks),
         part(name, "inodes", space.f_favail, space.f_files),
         read_only(name, role, space.f_flag),
         in_memory(name, &kind),
         open_to_others(name, role, path),
         ahead(name, newest(role, path), SystemTime::now()),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    ];
+    let mut findings: Vec<_> = problems.into_iter().flatten().collect();
     if findings.is_empty() {
         let free = (space.f_bavail * 100).checked_div(space.f_blocks).unwrap_or(0);
         findings.push(Finding::ok(
