@@ -99,19 +99,11 @@ fn render(answers::Check { report, .. }: &answers::Check) -> String {
             false => format!("node {number} on {host} did not answer: its own state is unknown\n"),
         });
     }
-    for target in &report.targets_away {
-        text.push_str(&format!("target {target} is away\n"));
-    }
-    for why in &report.unseen {
-        text.push_str(&format!("no object is removed, since the check was incomplete: {why}\n"));
-    }
-    text.push_str(&format!(
-        "{} and {} looked at in {:.1} s, {}, {} repaired\n",
-        shown::count(report.files, "file"),
-        shown::count(report.objects, "object"),
-        report.took_s,
-        shown::count(report.findings.len() as u64, "finding"),
-        shown::bytes(report.repaired_bytes),
-    ));
-    text
+    text.extend(report.targets_away.iter().map(|target| format!("target {target} is away\n")));
+    let unseen = |why| format!("no object is removed, since the check was incomplete: {why}\n");
+    text.extend(report.unseen.iter().map(unseen));
+    let (files, objects) = (shown::count(report.files, "file"), shown::count(report.objects, "object"));
+    let findings = shown::count(report.findings.len() as u64, "finding");
+    let (took_s, repaired) = (report.took_s, shown::bytes(report.repaired_bytes));
+    text + &format!("{files} and {objects} looked at in {took_s:.1} s, {findings}, {repaired} repaired\n")
 }

@@ -299,23 +299,14 @@ fn render(answer: &answers::Layout) -> String {
     for (m, mirror) in answer.mirrors.iter().enumerate() {
         let _ = writeln!(text, "mirror {m}: {}", mirror.state.replace('_', " "));
         for (s, segment) in mirror.segments.iter().enumerate() {
-            let _ = writeln!(
-                text,
-                "  segment {s}: from {} to {}, {} wide, stripes of {}",
-                shown::bytes(segment.start),
-                segment.end.map_or("end of file".into(), shown::bytes),
-                segment.objects.len(),
-                shown::bytes(segment.stripe_size),
-            );
+            let (start, end) = (shown::bytes(segment.start), segment.end.map_or("end of file".into(), shown::bytes));
+            let (width, stripe) = (segment.objects.len(), shown::bytes(segment.stripe_size));
+            let _ = writeln!(text, "  segment {s}: from {start} to {end}, {width} wide, stripes of {stripe}");
             if let Some(turns) = segment.objects.iter().find_map(|object| object.merged.as_ref()) {
-                let _ = writeln!(
-                    text,
-                    "    merged: turn {} of {}, of {} each; {} files are in these objects now",
-                    turns.slot + 1,
-                    turns.of,
-                    shown::bytes(turns.unit),
-                    turns.names.map_or("unknown".into(), |names| names.to_string()),
-                );
+                let (turn, of, each) = (turns.slot + 1, turns.of, shown::bytes(turns.unit));
+                let now = turns.names.map_or("unknown".into(), |names| names.to_string());
+                text +=
+                    &format!("    merged: turn {turn} of {of}, of {each} each; {now} files are in these objects now\n");
             }
             for object in &segment.objects {
                 let doubt = match (&*object.state, &*object.target_state) {

@@ -75,21 +75,14 @@ fn render(scrub: &answers::Scrub) -> String {
         true => String::new(),
         false => shown::table(&["file", "what", "target", "bytes", "outcome"], rows.collect()) + "\n",
     };
-    for left in &pass.left_files {
-        text += &format!("not compared: {left}\n");
-    }
+    text.extend(pass.left_files.iter().map(|left| format!("not compared: {left}\n")));
     let how = match (scrub.under_way, pass.ended_ms) {
         (true, _) => format!("under way, at {}: ", pass.after),
         (false, Some(_)) => String::new(),
         (false, None) => format!("stopped after {}: ", pass.after),
     };
-    text += &format!(
-        "{how}{} with {} compared, {} not compared, {} wrong, {} of them rebuilt\n",
-        shown::count(pass.files, "file"),
-        shown::bytes(pass.bytes),
-        pass.left,
-        shown::count(pass.found, "object"),
-        pass.mended,
-    );
-    text
+    let (files, size, wrong) =
+        (shown::count(pass.files, "file"), shown::bytes(pass.bytes), shown::count(pass.found, "object"));
+    let (left, mended) = (pass.left, pass.mended);
+    text + &format!("{how}{files} with {size} compared, {left} not compared, {wrong} wrong, {mended} of them rebuilt\n")
 }

@@ -213,13 +213,8 @@ fn detail(d: &Detail) -> String {
         }
     }
     if let Some(check) = &job.check {
-        let _ = writeln!(
-            text,
-            "  looked at before the start: {}, {} mended, {} fetched",
-            shown::count(check.n_files, "file"),
-            check.n_repaired,
-            shown::bytes(check.fetched_bytes)
-        );
+        let (files, fetched) = (shown::count(check.n_files, "file"), shown::bytes(check.fetched_bytes));
+        let _ = writeln!(text, "  looked at before the start: {files}, {} mended, {fetched} fetched", check.n_repaired);
     }
     text
 }

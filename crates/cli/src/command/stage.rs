@@ -302,14 +302,12 @@ fn show_looked(looked: &Looked, output: Output) -> Result<u8> {
     }
     let (way, moved) = if looked.free_bytes.is_some() { ("in", "fetched") } else { ("out", "sent") };
     let free = looked.free_bytes.map_or(String::new(), |free| format!("; free: {}", shown::bytes(free)));
-    shown::text(&format!(
-        "would stage {way} {}, {}; there already: {}, {}; to be {moved}: {}{free}\n",
-        shown::count(looked.files, "file"),
-        shown::bytes(looked.bytes),
-        shown::count(looked.there_files, "file"),
-        shown::bytes(looked.there_bytes),
-        shown::bytes(looked.bytes.saturating_sub(looked.there_bytes)),
-    ))?;
+    let [files, there_files] = [looked.files, looked.there_files].map(|n| shown::count(n, "file"));
+    let left = looked.bytes.saturating_sub(looked.there_bytes);
+    let [all, there, left] = [looked.bytes, looked.there_bytes, left].map(shown::bytes);
+    let text =
+        format!("would stage {way} {files}, {all}; there already: {there_files}, {there}; to be {moved}: {left}");
+    shown::text(&format!("{text}{free}\n"))?;
     Ok(0)
 }
 

@@ -111,13 +111,9 @@ fn summary(of: &TraceRecord) -> String {
         0 => String::new(),
         n => format!("{} came faster than they were written and are missing\n", count(n, "operation")),
     };
-    format!(
-        "{}{}{dropped}{} in {:.1} s{end}\n",
-        line("read", of.reads, of.read_bytes, of.read_mean_ms),
-        line("write", of.writes, of.written_bytes, of.write_mean_ms),
-        bytes(of.bytes),
-        of.seconds
-    )
+    let read = line("read", of.reads, of.read_bytes, of.read_mean_ms);
+    let written = line("write", of.writes, of.written_bytes, of.write_mean_ms);
+    format!("{read}{written}{dropped}{} in {:.1} s{end}\n", bytes(of.bytes), of.seconds)
 }
 
 #[cfg(test)]

@@ -163,15 +163,10 @@ fn span(seconds: f64) -> String {
 
 fn page(cost: &SourcedSpan, mtbf: &SourcedSpan, restart: f64) -> String {
     let (young, daly) = (young_s(cost.seconds, mtbf.seconds), daly_s(cost.seconds, mtbf.seconds));
-    let mut text = format!(
-        "interval               {} (Daly; Young: {})\na checkpoint takes     {} ({})\ntime between failures  {} ({})\n",
-        span(daly),
-        span(young),
-        span(cost.seconds),
-        cost.from,
-        span(mtbf.seconds),
-        mtbf.from
-    );
+    let [of_daly, of_young, takes, between] = [daly, young, cost.seconds, mtbf.seconds].map(span);
+    let mut text = format!("interval               {of_daly} (Daly; Young: {of_young})\n");
+    text += &format!("a checkpoint takes     {takes} ({})\n", cost.from);
+    text += &format!("time between failures  {between} ({})\n", mtbf.from);
     if cost.seconds >= 2.0 * mtbf.seconds {
         text +=
             "A checkpoint takes longer than twice the time between failures: the application will hardly advance.\n";

@@ -100,12 +100,8 @@ impl Commit {
             return Ok(0);
         }
         let Committed { label, bytes, files, .. } = read(answer)?;
-        shown::text(&format!(
-            "version {label} of {} is complete: {} in {}\n",
-            self.app,
-            shown::bytes(bytes),
-            shown::count(files as u64, "file")
-        ))?;
+        let (app, size, files) = (self.app, shown::bytes(bytes), shown::count(files as u64, "file"));
+        shown::text(&format!("version {label} of {app} is complete: {size} in {files}\n"))?;
         Ok(0)
     }
 }
@@ -193,25 +189,17 @@ fn buffer(b: &Burst) -> String {
 /// Formats the state of the buffer in two lines.
 pub fn burst_line(b: &Burst) -> String {
     let speed = |rate: Option<u64>| rate.map_or("unlimited".into(), |rate| format!("{}/s", shown::bytes(rate)));
+    let Burst { versions, demoted, waiting, writing, policy, pattern, .. } = b;
+    let [used, size, not_demoted] = [b.used, b.size, b.not_demoted].map(shown::bytes);
     let mut text = format!(
-        "burst    {} of {} used, {} not demoted yet; {} complete, {} demoted, {} waiting, {} writing\n",
-        shown::bytes(b.used),
-        shown::bytes(b.size),
-        shown::bytes(b.not_demoted),
-        b.versions,
-        b.demoted,
-        b.waiting,
-        b.writing,
+        "burst    {used} of {size} used, {not_demoted} not demoted yet; \
+         {versions} complete, {demoted} demoted, {waiting} waiting, {writing} writing\n"
     );
-    let _ = writeln!(
-        text,
-        "         {} ({}): writing {}, demotion {}; {} written in this period of {} expected",
-        b.policy,
-        b.pattern,
-        speed(b.write_rate),
-        speed(b.demotion_rate),
-        shown::bytes(b.written_in_period),
-        shown::bytes(b.expected_in_period),
+    let (write, demotion) = (speed(b.write_rate), speed(b.demotion_rate));
+    let [written, expected] = [b.written_in_period, b.expected_in_period].map(shown::bytes);
+    text += &format!(
+        "         {policy} ({pattern}): writing {write}, demotion {demotion}; \
+         {written} written in this period of {expected} expected\n"
     );
     text
 }

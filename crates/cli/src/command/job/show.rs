@@ -82,15 +82,9 @@ pub fn list(all: &[JobSummary]) -> String {
 pub fn detail(d: &JobDetail) -> String {
     let mut text = line(&d.summary) + "\n";
     let s = &d.summary;
-    let _ = writeln!(
-        text,
-        "  user {}, {}, at most {}, submitted {} in {}",
-        s.user,
-        shown::count(s.cores.into(), "core"),
-        shown::span_s(s.walltime_s),
-        shown::moment_ms(s.submitted_ms),
-        d.cwd.display()
-    );
+    let (user, cores, most) = (&s.user, shown::count(s.cores.into(), "core"), shown::span_s(s.walltime_s));
+    let (at, cwd) = (shown::moment_ms(s.submitted_ms), d.cwd.display());
+    let _ = writeln!(text, "  user {user}, {cores}, at most {most}, submitted {at} in {cwd}");
     for moment in &d.timeline {
         let lasted = moment.lasted_ms.map_or("so far".into(), |ms| format!("{:.1} s", ms as f64 / 1000.0));
         let _ = writeln!(text, "  {}  {} {lasted}  {}", shown::moment_ms(moment.at_ms), moment.state, moment.detail);
@@ -98,21 +92,15 @@ pub fn detail(d: &JobDetail) -> String {
     for part in &d.parts {
         let _ = writeln!(text, "  {} {}", part.kind, part.ending);
         for step in part.steps.iter().filter(|s| !s.ending.is_success()) {
-            let _ =
-                writeln!(text, "    a command {} after {}", step.ending, shown::count(step.attempts.into(), "attempt"));
-            for line in step.stderr_tail.lines() {
-                let _ = writeln!(text, "    | {line}");
-            }
+            let attempts = shown::count(step.attempts.into(), "attempt");
+            let _ = writeln!(text, "    a command {} after {attempts}", step.ending);
+            text.extend(step.stderr_tail.lines().map(|line| format!("    | {line}\n")));
         }
     }
     if let Some(check) = &d.check {
-        let _ = writeln!(
-            text,
-            "  data checked before the start: {}, {} repaired, {} fetched",
-            shown::count(check.n_files, "file"),
-            check.n_repaired,
-            shown::bytes(check.fetched_bytes)
-        );
+        let (files, fetched) = (shown::count(check.n_files, "file"), shown::bytes(check.fetched_bytes));
+        let repaired = check.n_repaired;
+        let _ = writeln!(text, "  data checked before the start: {files}, {repaired} repaired, {fetched} fetched");
     }
     for source in &d.sources {
         let outcome = source.error.as_ref().map_or(String::new(), |e| format!(" (not recorded: {e})"));
@@ -127,11 +115,8 @@ pub fn detail(d: &JobDetail) -> String {
     }
     for r in &d.recoveries {
         let (at, path, fetched) = (shown::moment_ms(r.at_ms), r.path.display(), shown::bytes(r.fetched_bytes));
-        let _ = writeln!(
-            text,
-            "  {at}  {path}: {}, {fetched} fetched, a reader waited at most {} ms",
-            r.what, r.reader_wait_ms_max
-        );
+        let (what, most_ms) = (&r.what, r.reader_wait_ms_max);
+        let _ = writeln!(text, "  {at}  {path}: {what}, {fetched} fetched, a reader waited at most {most_ms} ms");
     }
     let on = s.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
     let _ = writeln!(text, "  logs in {}{on}", d.log_dir.display());

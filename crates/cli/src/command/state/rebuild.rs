@@ -72,20 +72,15 @@ pub fn text(rebuilt: &Rebuilt) -> String {
         let done = if rebuilt.rows.is_some() { "are over" } else { "would be over" };
         text.push_str(&format!("{} that stood still {done}\n", shown::count(rebuilt.dead as u64, "node")));
     }
-    for what in &rebuilt.unread.0 {
-        text.push_str(&format!("cannot be read: {what}\n"));
-    }
+    text.extend(rebuilt.unread.0.iter().map(|what| format!("cannot be read: {what}\n")));
     let more = rebuilt.unread.1 - rebuilt.unread.0.len() as u64;
     if more > 0 {
         text.push_str(&format!("and {more} more\n"));
     }
     text.push_str("\nGone with the state:\n");
-    for (what, todo) in GONE {
-        text.push_str(&format!("  {what}: {todo}\n"));
-    }
-    text.push_str(&match rebuilt.rows {
+    text.extend(GONE.map(|(what, todo)| format!("  {what}: {todo}\n")));
+    text + &match rebuilt.rows {
         Some(rows) => format!("\n{rows} rows were written; `entrepot up`, then `entrepot check`\n"),
         None => "\nnothing was changed; without --dry-run the state is written\n".into(),
-    });
-    text
+    }
 }

@@ -64,16 +64,11 @@ fn head(board: &Board) -> Vec<String> {
     };
     let whose = if top.everybody || board.view == View::Targets { "" } else { " (yours only)" };
     let order = if board.is_reversed { ", reversed" } else { "" };
+    let [read, written] = [all.read_bytes, all.written_bytes].map(|n| over.bytes(n));
+    let (ops, latency, open) = (over.ops(all.ops), all.latency(), count(top.open_files, "file"));
     vec![
         format!("volume {} {node}, up {up}, {}", plain(&top.volume), moment_ms(top.at_ms)),
-        format!(
-            "all users: {}{each} read, {}{each} written, {} ops{each} of {}; {} open",
-            over.bytes(all.read_bytes),
-            over.bytes(all.written_bytes),
-            over.ops(all.ops),
-            all.latency(),
-            count(top.open_files, "file")
-        ),
+        format!("all users: {read}{each} read, {written}{each} written, {ops} ops{each} of {latency}; {open} open"),
         format!("{}{whose} {span}, by {}{order}", board.view.name(), board.sort.name()),
     ]
 }

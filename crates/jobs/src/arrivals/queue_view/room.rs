@@ -167,11 +167,10 @@ pub(super) fn no_space(known: &Known, retry_after: Time) -> String {
         0 => String::new(),
         _ => format!(" ({} of them by other nodes)", show_bytes(elsewhere)),
     };
+    let [needed, free, promised] = [known.bytes(), free, here.saturating_add(elsewhere)].map(show_bytes);
+    let again = span(retry_after);
     format!(
-        "no space for its data: {} needed, {} free, of which {} are promised to other jobs{of_others}; looked at again when some is freed, and every {}",
-        show_bytes(known.bytes()),
-        show_bytes(free),
-        show_bytes(here.saturating_add(elsewhere)),
-        span(retry_after)
+        "no space for its data: {needed} needed, {free} free, of which {promised} are promised to other \
+         jobs{of_others}; looked at again when some is freed, and every {again}"
     )
 }
