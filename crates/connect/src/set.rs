@@ -53,7 +53,7 @@ pub enum SetError {
         number: u16,
         /// Server of the connection.
         source_name: String,
-        /// What the connection cannot do.
+        /// Action that failed.
         what: &'static str,
         /// Error of the mount or the library.
         error: io::Error,
