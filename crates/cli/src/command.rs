@@ -133,9 +133,8 @@ impl Cli {
         suggest_no_hidden(&mut error);
         match error.get(ContextKind::InvalidSubcommand) {
             Some(ContextValue::String(name)) if LABORATORY.contains(&&**name) => {
-                Err(Problem::wrong(format!("`{name}` is no command of `entrepot`: it belongs to the laboratory"))
-                    .try_this(format!("use the other binary: `entrepot-lab {name}`"))
-                    .into())
+                let cause = format!("`{name}` is no command of `entrepot`: it belongs to the laboratory");
+                Err(Problem::wrong(cause).try_this(format!("use the other binary: `entrepot-lab {name}`")).into())
             }
             _ => error.exit(),
         }

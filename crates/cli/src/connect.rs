@@ -54,19 +54,15 @@ impl Context {
         let volume = find(self.volume.as_deref(), Some(&real))?;
         let shown = path.display();
         let Some(mount_point) = &volume.mount_point else {
-            return Err(Problem::new(exit::NO_DAEMON, "the volume is not mounted")
-                .try_this("start it with `entrepot up VOLUME.TOML --at MOUNTPOINT`")
-                .into());
+            return Err(not_mounted("the volume is not mounted"));
         };
         let Ok(below) = real.strip_prefix(mount_point) else {
-            return Err(Problem::wrong(format!("{shown} is not in the volume mounted at {}", mount_point.display()))
-                .try_this("name a path below the mount point")
-                .into());
+            let cause = format!("{shown} is not in the volume mounted at {}", mount_point.display());
+            return Err(Problem::wrong(cause).try_this("name a path below the mount point").into());
         };
         let Some(below) = below.to_str() else {
-            return Err(Problem::wrong(format!("{shown} is not UTF-8, and the control socket accepts UTF-8 only"))
-                .try_this("rename the file, or name its directory instead")
-                .into());
+            let cause = format!("{shown} is not UTF-8, and the control socket accepts UTF-8 only");
+            return Err(Problem::wrong(cause).try_this("rename the file, or name its directory instead").into());
         };
         Ok(Inside { path: below.to_string(), volume })
     }
@@ -106,6 +102,12 @@ fn real(path: &Path) -> Result<PathBuf> {
     };
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok(parent.canonicalize().map_err(problem)?.join(name))
+}
+
+/// Failure of a command that needs the mount of a volume.
+pub fn not_mounted(cause: &str) -> Failure {
+    let next = "start it with `entrepot up VOLUME.TOML --at MOUNTPOINT`";
+    Problem::new(exit::NO_DAEMON, cause).try_this(next).into()
 }
 
 #[cfg(test)]

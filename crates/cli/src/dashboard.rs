@@ -50,7 +50,7 @@ impl Watched for Dashboard {
     }
 
     fn space(&self) -> Result<Users> {
-        self.core.space_by_user(|uid| users::name_of(uid).unwrap_or_else(|| uid.to_string()))
+        self.core.space_by_user(users::name_or_number)
     }
 
     fn file(&self, path: &str) -> Result<Bytes> {

@@ -23,6 +23,11 @@ pub fn name_of(uid: u32) -> Option<String> {
     (output.status.success() && !name.is_empty()).then_some(name)
 }
 
+/// Login name of a user, or the number where there is none.
+pub fn name_or_number(uid: u32) -> String {
+    name_of(uid).unwrap_or_else(|| uid.to_string())
+}
+
 /// Number of a group, from a name or a number.
 pub fn group_number_of(group: &str) -> Result<u32> {
     if let Ok(gid) = group.parse() {

@@ -37,11 +37,9 @@ fn wanted() -> Result<EnvFilter> {
     match std::env::var(ENVIRONMENT) {
         Err(_) => Ok(EnvFilter::new("info")),
         Ok(text) => parse(&text).map_err(|why| {
-            let next = "write a level, or crate=level, such as `info` or `warn,engine=debug`; crates: ";
-            Problem::wrong(format!("{ENVIRONMENT}={text}: {why}"))
-                .so("nothing was started")
-                .try_this(format!("{next}{}", OURS.join(", ")))
-                .into()
+            let names = OURS.join(", ");
+            let next = format!("write a level, or crate=level, such as `info` or `warn,engine=debug`; crates: {names}");
+            Problem::wrong(format!("{ENVIRONMENT}={text}: {why}")).so("nothing was started").try_this(next).into()
         }),
     }
 }

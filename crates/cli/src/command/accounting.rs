@@ -63,8 +63,12 @@ impl Accounting {
         let uid = self.user.as_deref().map(users::number_of).transpose()?;
         let asked = Asked { by, since_day: self.since, until_day: self.until, uid };
         let mut answer: answers::Accounting = read(context.ask_store(&Request::Accounting(asked))?)?;
-        let mut names = Names::default();
-        answer.users.iter_mut().flatten().for_each(|row| row.user = Some(names.of(row.uid)));
+        // Each name is looked up once.
+        let mut names: BTreeMap<u32, String> = BTreeMap::new();
+        for row in answer.users.iter_mut().flatten() {
+            let name = |uid| names.entry(uid).or_insert_with(|| users::name_or_number(uid)).clone();
+            row.user = Some(row.uid.map_or_else(|| "others".into(), name));
+        }
         if let Some(note) = &answer.note {
             eprintln!("{note}");
         }
@@ -100,17 +104,6 @@ fn show<R>(output: Output, columns: &[Column<'_, R>], rows: &[R]) -> Result<()> 
         _ => table::text(columns, rows),
     })?;
     Ok(())
-}
-
-/// Names of users, each looked up once.
-#[derive(Default)]
-struct Names(BTreeMap<u32, String>);
-
-impl Names {
-    fn of(&mut self, uid: Option<u32>) -> String {
-        let Some(uid) = uid else { return "others".into() };
-        self.0.entry(uid).or_insert_with(|| users::name_of(uid).unwrap_or_else(|| uid.to_string())).clone()
-    }
 }
 
 fn name<R: 'static>(key: &'static str, of: fn(&R) -> &str) -> Column<'static, R> {

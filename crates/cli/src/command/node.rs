@@ -66,10 +66,7 @@ impl Node {
             Verb::Restore { node } => Request::RestoreNode { node },
             Verb::Forget { node } => Request::ForgetNode { node },
         };
-        let mut client = context.connect()?;
-        let answer = work::follow(|progress| client.ask(&request, progress), None)?;
-        answer::show_text(self.output, answer)?;
-        Ok(0)
+        work::order(context, &request, self.output)
     }
 }
 

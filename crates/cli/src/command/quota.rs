@@ -143,9 +143,8 @@ impl Quota {
             }
             Some(Verb::Set { of, soft, hard, files_soft, files_hard, grace: grace_s }) => {
                 if [soft, hard, files_soft, files_hard].iter().all(Option::is_none) && grace_s.is_none() {
-                    return Err(Problem::wrong("no limit is named")
-                        .try_this("name one or more of --soft, --hard, --files-soft, --files-hard and --grace")
-                        .into());
+                    let next = "name one or more of --soft, --hard, --files-soft, --files-hard and --grace";
+                    return Err(Problem::wrong("no limit is named").try_this(next).into());
                 }
                 let (of, mut client) = of.resolve(context)?;
                 let asked = SetQuota { of, soft, hard, files_soft, files_hard, grace_s };

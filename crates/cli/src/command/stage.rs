@@ -371,9 +371,8 @@ fn lines_of(text: &str) -> Result<Vec<(PathBuf, String)>> {
     if bad.is_empty() {
         return Ok(lines);
     }
-    Err(Problem::wrong(StageError::Manifest(bad).to_string())
-        .try_this("write one path and one URI per line; blanks in a URI are %20")
-        .into())
+    let next = "write one path and one URI per line; blanks in a URI are %20";
+    Err(Problem::wrong(StageError::Manifest(bad).to_string()).try_this(next).into())
 }
 
 #[cfg(test)]

@@ -102,10 +102,7 @@ impl Target {
             Verb::Restore { name } => Request::RestoreTarget { name },
             Verb::Drain { name, no_wait } => Request::DrainTarget { name, wait: !no_wait },
         };
-        let mut client = context.connect()?;
-        let answer = work::follow(|progress| client.ask(&request, progress), None)?;
-        answer::show_text(self.output, answer)?;
-        Ok(0)
+        work::order(context, &request, self.output)
     }
 }
 

@@ -118,10 +118,9 @@ pub fn detach(file: &Path, at: &Path) -> Result<u8> {
         }
         Err(_) => {
             let ended = child.wait()?;
-            Err(Problem::failed(format!("the daemon ended before the volume was mounted ({ended})"))
-                .so("the volume is not mounted")
-                .try_this("see STATE/daemon.log, or run it without --detach to see its log here")
-                .into())
+            let problem = Problem::failed(format!("the daemon ended before the volume was mounted ({ended})"));
+            let next = "see STATE/daemon.log, or run it without --detach to see its log here";
+            Err(problem.so("the volume is not mounted").try_this(next).into())
         }
     }
 }

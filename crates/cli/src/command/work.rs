@@ -1,9 +1,12 @@
 //! Progress of a long request: a bar with rate and time left on a terminal; after Ctrl-C completed work stays.
 
+use crate::answer;
+use crate::connect::Context;
 use crate::failure::{Failure, Result};
+use crate::shown::Output;
 use engine::stage::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
-use node::control::exit;
+use node::control::{Request, exit};
 use serde_json::Value;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -26,6 +29,13 @@ pub fn follow<E: Into<Failure>>(
     done.store(true, Ordering::Release);
     bar.finish_and_clear();
     answer.map_err(Into::into)
+}
+
+/// Sends a request to the daemon, and shows its progress and the sentence of its answer.
+pub fn order(context: &Context, request: &Request, output: Output) -> Result<u8> {
+    let mut client = context.connect()?;
+    answer::show_text(output, follow(|progress| client.ask(request, progress), None)?)?;
+    Ok(0)
 }
 
 fn bar() -> ProgressBar {

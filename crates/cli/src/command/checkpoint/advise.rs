@@ -83,9 +83,8 @@ impl Advise {
         let seen: Option<Application> = seen.map(read).transpose()?;
         let (cost, mtbf) = (self.cost(seen.as_ref())?, self.mtbf(seen.as_ref())?);
         if cost.seconds <= 0.0 || mtbf.seconds <= 0.0 {
-            return Err(Problem::wrong("the time of a checkpoint and the time between failures must be above 0")
-                .try_this("give other values for --cost, --mtbf or --node-mtbf")
-                .into());
+            let problem = Problem::wrong("the time of a checkpoint and the time between failures must be above 0");
+            return Err(problem.try_this("give other values for --cost, --mtbf or --node-mtbf").into());
         }
         let restart = self.restart.unwrap_or_default().as_secs_f64();
         if as_json {

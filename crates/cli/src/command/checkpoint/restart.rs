@@ -1,11 +1,11 @@
 //! `entrepot checkpoint restart`: the directory of the newest complete version, for scripts.
 
-use crate::connect::Context;
+use crate::connect::{Context, not_mounted};
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
 use node::control::answers::{self, read};
-use node::control::{Client, Problem, Request, exit};
+use node::control::{Client, Request};
 use std::path::Path;
 
 /// Print the directory of the newest complete version, to restart from
@@ -32,9 +32,7 @@ impl Restart {
     pub fn run(self, context: &Context) -> Result<u8> {
         let volume = context.find()?;
         let Some(at) = &volume.mount_point else {
-            return Err(Problem::new(exit::NO_DAEMON, "the volume is not mounted here")
-                .try_this("start it with `entrepot up VOLUME.TOML --at MOUNTPOINT`")
-                .into());
+            return Err(not_mounted("the volume is not mounted here"));
         };
         let mut client = Client::connect(&volume.socket())?;
         let mut version: answers::Restart = read(client.ask(&Request::RestartFrom { app: self.app }, &mut |_| {})?)?;

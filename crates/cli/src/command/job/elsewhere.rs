@@ -89,10 +89,8 @@ pub fn submit(
                 let problem = Problem::new(exit::INTERRUPTED, "interrupted").so(consequence);
                 return Err(problem.try_this("submit it again").into());
             }
-            Err(Problem::failed(cause)
-                .so(consequence)
-                .try_this(format!("mend that and submit again; is there a queue {data_queue} for data jobs?"))
-                .into())
+            let next = format!("mend that and submit again; is there a queue {data_queue} for data jobs?");
+            Err(Problem::failed(cause).so(consequence).try_this(next).into())
         }
     }
 }

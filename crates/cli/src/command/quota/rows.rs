@@ -35,7 +35,7 @@ struct Names(BTreeMap<QuotaOf, String>);
 impl Names {
     fn of(&mut self, subject: &QuotaOf) -> String {
         let named = || match subject {
-            QuotaOf::User(uid) => users::name_of(*uid).unwrap_or_else(|| uid.to_string()),
+            QuotaOf::User(uid) => users::name_or_number(*uid),
             QuotaOf::Group(gid) => users::group_name_of(*gid).unwrap_or_else(|| gid.to_string()),
             QuotaOf::Directory(path) if path.is_empty() => ".".into(),
             QuotaOf::Directory(path) => plain(path),

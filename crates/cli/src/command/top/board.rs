@@ -176,7 +176,7 @@ impl Board {
         unknown.sort_unstable();
         unknown.dedup();
         for uid in unknown.into_iter().take(max) {
-            self.names.insert(uid, users::name_of(uid).unwrap_or_else(|| uid.to_string()));
+            self.names.insert(uid, users::name_or_number(uid));
         }
     }
 }
