@@ -12,7 +12,7 @@ use crate::directives::datawarp::{self, PERSISTENT, PRIVATE, STRIPED};
 use crate::error::{Error, Result};
 use crate::request::{Caller, Complaint, DataWarp, JobDirectory, Plan};
 use crate::volume::Volume;
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -199,25 +199,16 @@ fn is_ours(dir: &OwnedFd) -> Result<(), Errno> {
 
 /// Opens or creates a directory of that user.
 fn make(at: &OwnedFd, name: &str, owner: Caller) -> Result<OwnedFd, Errno> {
-    match rustix::fs::mkdirat(at, name, Mode::RWXU) {
-        Ok(()) => {
-            let dir = open(at, Path::new(name))?;
-            if rustix::process::geteuid().is_root() {
-                rustix::fs::chownat(
-                    &dir,
-                    "",
-                    Some(Uid::from_raw(owner.uid)),
-                    Some(Gid::from_raw(owner.gid)),
-                    AtFlags::EMPTY_PATH,
-                )?;
-            }
-            Ok(dir)
-        }
-        Err(Errno::EXIST) => {
-            let dir = open(at, Path::new(name))?;
-            let is_theirs = rustix::fs::fstat(&dir)?.st_uid == owner.uid;
-            if is_theirs { Ok(dir) } else { Err(Errno::EXIST) }
-        }
-        Err(error) => Err(error),
+    let made = rustix::fs::mkdirat(at, name, Mode::RWXU);
+    if let Err(error) = made
+        && error != Errno::EXIST
+    {
+        return Err(error);
     }
+    let dir = open(at, Path::new(name))?;
+    if made.is_ok() && rustix::process::geteuid().is_root() {
+        rustix::fs::fchown(&dir, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))?;
+    }
+    let is_theirs = made.is_ok() || rustix::fs::fstat(&dir)?.st_uid == owner.uid;
+    if is_theirs { Ok(dir) } else { Err(Errno::EXIST) }
 }

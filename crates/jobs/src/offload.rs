@@ -115,12 +115,6 @@ fn spec<B: Backend>(core: &Core<B>, id: JobId, command: usize) -> Result<Spec, S
     let words = part.commands.get(command).ok_or("it has no such command")?;
     let steps = vec![run_words(&words.argv, &core.config.program, None)];
     let base = B::stage_out(&core.config, &job)?;
-    Ok(Spec {
-        kind: PartKind::StageOut,
-        steps,
-        retries: part.retries,
-        walltime_s: part.walltime_s,
-        announce: false,
-        ..base
-    })
+    let (retries, walltime_s) = (part.retries, part.walltime_s);
+    Ok(Spec { kind: PartKind::StageOut, steps, retries, walltime_s, announce: false, ..base })
 }

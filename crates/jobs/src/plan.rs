@@ -191,17 +191,15 @@ fn chain(stage_in: Staging, compute: Part, stage_out: Staging, limits: Limits, r
         stage_out_retries: stage_out.retries,
     });
     let (mut stage_in, mut stage_out) = (Some(stage_in), Some(stage_out));
-    let mut parts = Vec::with_capacity(cut.len());
-    for part in cut {
+    let parts = cut.into_iter().map(|part| {
         let (kind, after) = (ours(part.kind), part.after_ok.map(ours));
-        let filled = match kind {
+        match kind {
             PartKind::Compute => Part { after, ..compute.clone() },
             PartKind::StageIn => staging_part(kind, stage_in.take(), after, limits, Some(recognise)),
             PartKind::StageOut => staging_part(kind, stage_out.take(), after, limits, None),
-        };
-        parts.push(filled);
-    }
-    parts
+        }
+    });
+    parts.collect()
 }
 
 fn ours(kind: staging::PartKind) -> PartKind {

@@ -65,13 +65,9 @@ impl ReplicaTable {
         }
         for (place, job) in picture.in_line().enumerate() {
             let rank = Rank(place as u64 + 1);
-            if let Some(id) = self.numbers.get(&job.id).copied().filter(|id| self.jobs[id].running) {
-                self.end(id); // it went back into the queue
-            }
-            if let Some(id) =
-                self.numbers.get(&job.id).copied().filter(|_| inputs.get(&job.id).is_some_and(|f| !f.is_empty()))
-            {
-                self.end(id); // its input has come meanwhile: it begins anew, with it
+            let has_come = inputs.get(&job.id).is_some_and(|files| !files.is_empty());
+            if let Some(id) = self.numbers.get(&job.id).copied().filter(|id| has_come || self.jobs[id].running) {
+                self.end(id); // it went back into the queue, or its input has come meanwhile: it begins anew
             }
             let id = self.known(job, rank, &inputs);
             present.insert(id);

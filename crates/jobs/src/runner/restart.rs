@@ -72,11 +72,7 @@ fn take_up_job(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
         let report = watch::report(core, id, kind);
         core.ended(table, id, kind, report);
     }
-    finish_cancel(core, table, id);
-}
-
-/// The last daemon had not finished this cancel.
-fn finish_cancel(core: &Core, table: &mut JobTable, id: JobId) {
+    // The last daemon had not finished this cancel.
     if table.jobs.get(&id).is_some_and(|r| r.own.cancelled && !r.state.is_final()) {
         core.cancel(table, id);
     }
