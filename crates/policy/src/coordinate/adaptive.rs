@@ -8,7 +8,8 @@
 //! blocks. Here streams are distinguished by address ([`Streams`]), and each action has its own measure:
 //!
 //! - *Reading more.* A stream that has read `r` blocks may get `r` more: at least 4, and at most 64 or a quarter of the
-//!   cache. The blocks read ahead and not yet requested, of all streams, take at most three quarters of the cache. The
+//!   cache. The blocks read ahead and not yet requested, of all streams, take at most three quarters of the cache.
+//!   Those of a stream that has stopped count until the cache has served as many blocks as it holds. The
 //!   decision depends on the share `p` of streams of that length that continued that far. A read-ahead saves a seek
 //!   with probability `p` and wastes a transfer otherwise. `p` is learnt per power of two up to 128. Streams that begin
 //!   with a file, or within one, have counters of their own. Streams without read-ahead count, too, so no experiment
@@ -68,6 +69,8 @@ pub(crate) struct Adaptive {
     came_back: [Share; 2],
     keep: [bool; 2],
     capacity: u64,
+    /// Number of blocks requested so far.
+    blocks: u64,
     /// Whether requests show which blocks only the upper level's prefetcher requests.
     labels: bool,
 }
@@ -79,6 +82,8 @@ struct Lookout {
     next: u64,
     /// End of the blocks read ahead for it.
     end: u64,
+    /// Number of blocks requested, of all streams, at its last request.
+    at: u64,
     /// Block at which the stream counts as continued.
     mark: u64,
     /// Class of the stream when the mark was set; `None` once counted.
@@ -115,6 +120,7 @@ impl Adaptive {
             came_back: [Share { yes: 0, all: 1 }; 2],
             keep: [false, true],
             capacity: u64::from(capacity),
+            blocks: 0,
             labels,
         }
     }
@@ -138,7 +144,9 @@ impl Adaptive {
             }
             self.ahead[seen.at] = Lookout { next: end, end, ..Lookout::default() };
         }
+        self.blocks += u64::from(span.len);
         let lookout = &mut self.ahead[seen.at];
+        lookout.at = self.blocks;
         // The upper level's prefetch along with a request that began a stream is no sign of a stream either.
         let tail = self.labels && request.demand_len == 0 && lookout.demanded == Some(span.first.0);
         lookout.demanded = (self.labels && seen.fresh && request.demand_len > 0).then_some(end);
@@ -154,7 +162,10 @@ impl Adaptive {
 
     /// Returns how many blocks after `end` to have read ahead, for a stream that has read `run` blocks; 0 for none.
     fn read_more(&mut self, at: usize, run: u64, class: usize, end: u64, tail: bool) -> u64 {
-        let unread: u64 = self.ahead.iter().map(|stream| stream.end.saturating_sub(stream.next)).sum();
+        // Blocks of a stream that stopped longer ago have been evicted.
+        let since = self.blocks.saturating_sub(self.capacity);
+        let live = self.ahead.iter().filter(|stream| stream.at >= since);
+        let unread: u64 = live.map(|stream| stream.end.saturating_sub(stream.next)).sum();
         let window = run.clamp(WINDOW_MIN, WINDOW_MAX.min(self.capacity / WINDOW_PARTS).max(WINDOW_MIN));
         let lookout = &mut self.ahead[at];
         let left = lookout.end.saturating_sub(end);

@@ -89,6 +89,16 @@ fn blocks_of_streams_are_kept_only_where_they_come_back() {
     }
 }
 
+#[test]
+fn streams_that_stopped_leave_their_room_to_others() {
+    let mut adaptive = Adaptive::new(100, false);
+    let mut ahead = 0;
+    for file in 0..50 {
+        ahead = (0..25).map(|at| read(&mut adaptive, file, at * 4, 4).ahead.len).sum();
+    }
+    assert!(ahead > 75, "{ahead} of 100 blocks of the last stream were read ahead");
+}
+
 proptest! {
     #[test]
     fn what_is_read_more_follows_the_request_within_its_file_and_the_cache(
