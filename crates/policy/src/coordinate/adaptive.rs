@@ -41,6 +41,9 @@ const WINDOW_MAX: u64 = 64;
 /// A read-ahead takes at most 1/4 of the cache, so that several streams fit.
 const WINDOW_PARTS: u64 = 4;
 
+/// More is read once half of a read-ahead is used: a stream would wait for a later fetch as long as it takes.
+const REFILL_PARTS: u64 = 2;
+
 /// Cost of a seek, in blocks transferred. For a Cheetah 9LP seek, rotation and command take some 9 ms, or 40 blocks. It
 /// counts more than that: a miss waits for all of it, while a wasted transfer mostly meets an idle disk.
 const BLOCKS_PER_SEEK: u64 = 64;
@@ -181,7 +184,7 @@ impl Adaptive {
         }
         let pays = self.went_on[class].pays(window);
         let window = window.min(room);
-        if window < WINDOW_MIN || left > window / 4 || !pays { 0 } else { window }
+        if window < WINDOW_MIN || left > window / REFILL_PARTS || !pays { 0 } else { window }
     }
 
     /// Returns the blocks still missing from the `window` behind `end`; empty for a window of 0.
