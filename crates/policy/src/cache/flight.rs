@@ -42,6 +42,8 @@ pub(crate) struct Waiting {
     pub(crate) span: Span,
     pub(crate) outcome: Outcome,
     pub(crate) failed: bool,
+    /// Whether an application waits for it, as far as known here.
+    awaited: bool,
     pending: u32,
 }
 
@@ -60,6 +62,8 @@ pub(crate) struct Flight {
     free_requests: Vec<u32>,
     edges: Vec<Edge>,
     free_edges: Vec<u32>,
+    /// Number of waiting requests that an application waits for.
+    awaited: usize,
 }
 
 fn put<T>(items: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
@@ -109,8 +113,9 @@ impl Flight {
     }
 
     /// Adds a request that waits for these fetches, at least one.
-    pub(crate) fn wait(&mut self, id: RequestId, span: Span, outcome: Outcome, fetches: &[u32]) {
-        let waiting = Waiting { id, span, outcome, failed: false, pending: fetches.len() as u32 };
+    pub(crate) fn wait(&mut self, id: RequestId, span: Span, outcome: Outcome, awaited: bool, fetches: &[u32]) {
+        self.awaited += usize::from(awaited);
+        let waiting = Waiting { id, span, outcome, failed: false, awaited, pending: fetches.len() as u32 };
         let request = put(&mut self.requests, &mut self.free_requests, waiting);
         for &fetch in fetches {
             let next = self.fetches[fetch as usize].edges;
@@ -118,8 +123,13 @@ impl Flight {
         }
     }
 
-    /// Marks a request's fetches as awaited: `hurry` is called for each that was a prefetch.
+    /// Marks a request and its fetches as awaited: `hurry` is called for each fetch that was a prefetch.
     pub(crate) fn hurry(&mut self, request: RequestId, mut hurry: impl FnMut(FetchId)) {
+        let is_it = |of: &&mut Waiting| of.id == request && of.pending > 0 && !of.awaited;
+        if let Some(waiting) = self.requests.iter_mut().find(is_it) {
+            waiting.awaited = true;
+            self.awaited += 1;
+        }
         for at in 0..self.fetches.len() {
             let Flying { live: true, class: Class::Prefetch, mut edges, .. } = self.fetches[at] else { continue };
             while edges != NIL {
@@ -157,6 +167,7 @@ impl Flight {
             waiting.pending -= 1;
             waiting.failed |= failed;
             if waiting.pending == 0 {
+                self.awaited -= usize::from(waiting.awaited);
                 out.push(*waiting);
                 self.free_requests.push(request);
             }
@@ -164,6 +175,11 @@ impl Flight {
         }
         // Edges are stacked: reversed, the first waiting request is answered first.
         out[start..].reverse();
+    }
+
+    /// Number of waiting requests that an application waits for, as far as known here.
+    pub(crate) fn awaited(&self) -> usize {
+        self.awaited
     }
 
     /// Numbers of outstanding fetches and of waiting requests.
@@ -190,5 +206,23 @@ mod tests {
             assert!(flight.arrive(name).is_none(), "it is over");
             last = Some(name);
         }
+    }
+
+    #[test]
+    fn a_prefetch_is_awaited_from_its_hurry_to_its_end() {
+        let mut flight = Flight::default();
+        let span = Span::new(0, 0, 1);
+        let at = flight.depart(span, 1, Class::Prefetch, Time::ZERO);
+        for (id, awaited) in [(1, true), (2, false), (3, false)] {
+            flight.wait(RequestId(id), span, Outcome::default(), awaited, &[at]);
+        }
+        assert_eq!(flight.awaited(), 1);
+        for id in [2, 2, 1, 77] {
+            flight.hurry(RequestId(id), |_| {});
+        }
+        assert_eq!((flight.awaited(), flight.outstanding()), (2, (1, 3)));
+        let flying = flight.arrive(flight.name(at)).unwrap();
+        flight.release(&flying, false, &mut Vec::new());
+        assert_eq!((flight.awaited(), flight.outstanding()), (0, (0, 0)));
     }
 }

@@ -161,7 +161,7 @@ impl Machine for Level {
     fn handle(&mut self, now: Time, event: Event) {
         self.log.event(now, &event);
         if self.adaptive.is_some() {
-            self.trial.advance(now, self.flight.outstanding().1);
+            self.trial.advance(now, self.flight.outstanding().1, self.flight.awaited());
         }
         match event {
             Event::Request(request) if request.span.len == 0 => {

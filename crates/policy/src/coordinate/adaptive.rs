@@ -9,12 +9,12 @@
 //!
 //! - *Reading more.* A stream that has read `r` blocks may get `r` more: at least 4, and at most 64 or a quarter of the
 //!   cache. The blocks read ahead and not yet requested, of all streams, take at most three quarters of the cache.
-//!   Those of a stream that has stopped count until the cache has served as many blocks as it holds. The
+//!   A stream that has stopped keeps its part until the cache has served as many blocks as it holds. The
 //!   decision depends on the share `p` of streams of that length that continued that far. A read-ahead saves a seek
 //!   with probability `p` and wastes a transfer otherwise. `p` is learnt per power of two up to 128. Streams that begin
 //!   with a file, or within one, have counters of their own. Streams without read-ahead count, too, so no experiment
-//!   costs a disk access. The read-ahead is a separate request behind awaited ones. While other requests wait there is
-//!   none, and the stream gets its next chance with its next request.
+//!   costs a disk access. The read-ahead is a separate request behind awaited ones. While an application waits for
+//!   another request there is none, and the stream gets its next chance with its next request.
 //! - *Bypassing.* Blocks sent up are kept here only if a sample of their kind (stream or other) returns soon enough.
 //!   Soon means within the time that this cache could keep them. The sample is remembered by block number, as in PFC's
 //!   queue.
@@ -128,7 +128,7 @@ impl Adaptive {
         }
     }
 
-    /// Decides about a read request, while `waiting` others wait.
+    /// Decides about a read request, while an application waits for `waiting` others.
     pub(crate) fn course(&mut self, request: &Request, waiting: usize) -> Course {
         let span = request.span;
         let seen = self.streams.enter(span);

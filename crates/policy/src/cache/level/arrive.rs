@@ -42,7 +42,8 @@ impl Level {
             self.deliver(request.span, Some(request), outcome);
         } else {
             let waits = std::mem::take(&mut self.plan.waits);
-            self.flight.wait(request.id, request.span, outcome, &waits);
+            let awaited = self.waits(request.span.len, request.demand_len);
+            self.flight.wait(request.id, request.span, outcome, awaited, &waits);
             self.plan.waits = waits;
         }
     }

@@ -35,7 +35,7 @@ impl Level {
         if let Some(adaptive) = &mut self.adaptive {
             let is_ours = self.trial.is_ours(request.span.len);
             // Aside, it goes on learning but reads nothing ahead, as if others were waiting.
-            let waiting = if is_ours { self.flight.outstanding().1 } else { usize::MAX };
+            let waiting = if is_ours { self.flight.awaited() } else { usize::MAX };
             let course = adaptive.course(request, waiting);
             if is_ours {
                 let outcome = self.follow(request, course);
