@@ -5,23 +5,25 @@ use crate::source::Record;
 use crate::{Error, Result};
 use policy::layout::{ObjectState, Position, object_len};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The stub's record was not read since another node may have changed it.
-const UNKNOWN: u8 = 3;
-const NONE: u8 = 0;
-const PRISTINE: u8 = 1;
-const MODIFIED: u8 = 2;
+const UNKNOWN: u32 = 3;
+const NONE: u32 = 0;
+const PRISTINE: u32 = 1;
+const MODIFIED: u32 = 2;
+/// Bits of a state. The others count how often it was forgotten, so that a record that was read before is not taken.
+const STATE: u32 = 3;
 
 /// State of the source from which the file's bytes could be recovered.
-pub(super) struct SourceState(AtomicU8);
+pub(super) struct SourceState(AtomicU32);
 
 impl SourceState {
     pub fn of(record: Option<&str>) -> SourceState {
-        SourceState(AtomicU8::new(Self::value(record)))
+        SourceState(AtomicU32::new(Self::value(record)))
     }
 
-    fn value(record: Option<&str>) -> u8 {
+    fn value(record: Option<&str>) -> u32 {
         match record.map(Record::parse) {
             None => NONE,
             Some(Ok(record)) if record.modified => MODIFIED,
@@ -30,23 +32,31 @@ impl SourceState {
         }
     }
 
+    fn set(&self, state: u32) {
+        self.change(|before| before & !STATE | state);
+    }
+
     /// Forgets the record, which another node may have changed.
     pub fn forget(&self) {
-        self.0.store(UNKNOWN, Ordering::Release);
+        self.change(|before| (before & !STATE).wrapping_add(STATE + 1) | UNKNOWN);
+    }
+
+    fn change(&self, to: impl Fn(u32) -> u32) {
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |before| Some(to(before)));
     }
 }
 
 impl File {
     /// State of the source; reads the record if it is not known.
-    fn source_state(&self) -> Result<u8> {
-        let state = self.source.0.load(Ordering::Acquire);
-        if state != UNKNOWN {
-            return Ok(state);
+    fn source_state(&self) -> Result<u32> {
+        loop {
+            let seen = self.source.0.load(Ordering::Acquire);
+            if seen & STATE != UNKNOWN {
+                return Ok(seen & STATE);
+            }
+            let read = seen & !STATE | SourceState::value(self.stub.source()?.as_deref());
+            let _ = self.source.0.compare_exchange(seen, read, Ordering::AcqRel, Ordering::Acquire);
         }
-        let read = SourceState::value(self.stub.source()?.as_deref());
-        // A record that is set at the same time counts.
-        let set = self.source.0.compare_exchange(UNKNOWN, read, Ordering::AcqRel, Ordering::Acquire);
-        Ok(set.map_or_else(|present| if present == UNKNOWN { read } else { present }, |_| read))
     }
 
     /// Whether the source may have to be marked as modified before a change.
@@ -75,7 +85,7 @@ impl File {
         let set = self.stub.set_source(record);
         self.stub_changed();
         set?;
-        self.source.0.store(SourceState::value(record), Ordering::Release);
+        self.source.set(SourceState::value(record));
         Ok(())
     }
 
@@ -105,7 +115,7 @@ impl File {
                 self.stub.set_source(Some(&record.to_text()))?;
                 self.stub.sync()?;
             }
-            self.source.0.store(MODIFIED, Ordering::Release);
+            self.source.set(MODIFIED);
         }
         self.void_sums()
     }
@@ -130,5 +140,22 @@ impl File {
             first.get_or_insert(found);
         }
         first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_was_read_before_it_was_forgotten_is_not_taken() {
+        let state = SourceState::of(None);
+        state.forget();
+        let seen = state.0.load(Ordering::Acquire);
+        state.forget();
+        let taken = state.0.compare_exchange(seen, seen & !STATE | NONE, Ordering::AcqRel, Ordering::Acquire);
+        assert!(taken.is_err());
+        state.set(PRISTINE);
+        assert_eq!(state.0.load(Ordering::Acquire) & STATE, PRISTINE);
     }
 }
