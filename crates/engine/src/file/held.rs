@@ -217,7 +217,11 @@ impl File {
     /// caller holds `record`, or the file alone.
     fn load_generation(&self, node: Node, generation: u64, whole: bool) -> Result<()> {
         let mut loaded = self.held.state.lock().loaded;
-        if whole || loaded.is_none_or(|(of, _)| of != generation) {
+        let is_new = whole || loaded.is_none_or(|(of, _)| of != generation);
+        if !is_new && self.holds().is_some_and(|holds| holds.is_exclusive(self.key())) {
+            return Ok(()); // other nodes change nothing beside such a hold
+        }
+        if is_new {
             let Record { stamp, layout } = self.base(generation)?;
             if loaded != Some((generation, stamp)) {
                 self.install(layout)?;

@@ -354,7 +354,7 @@ impl Machine for Holder {
             Event::Removed(key) => self.file(key).removed(),
             Event::Gone(key) => self.file(key).gone(),
             Event::Recalled { key, number, mode } => {
-                ahead = self.ahead(key);
+                ahead = self.release_ahead(key);
                 self.file(key).recalled(number, mode);
             }
             Event::Answered(Some(key), answer) => self.answered(now, key, answer),
@@ -370,7 +370,6 @@ impl Machine for Holder {
         }
         self.session_goes_on(now);
         // Without a session a file waits; its begin concerns all files.
-        ahead.iter().for_each(|key| self.file(*key).release());
         let keys = match key {
             Some(key) => [vec![key], ahead].concat(),
             None if self.session.reach(&self.config, now) == reach => self.deadlines.due(now),

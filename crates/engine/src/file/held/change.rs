@@ -98,14 +98,8 @@ impl File {
         let (node, generation) = self.claim_next(holds)?;
         let turn = Turn { file: self, node, _one: one };
         let io = self.io.write();
-        let (whole, loaded) = {
-            let state = self.held.state.lock();
-            (state.searched, state.loaded.is_some_and(|(of, _)| of + 1 == generation))
-        };
-        // Beside an exclusive hold nothing changes.
-        if whole || !loaded || !holds.is_exclusive(self.key()) {
-            self.load_generation(node, generation - 1, whole)?;
-        }
+        let whole = self.held.state.lock().searched;
+        self.load_generation(node, generation - 1, whole)?;
         Ok(Some(Exclusive::under_claim(self, io, turn)).filter(|_| needed(&self.view())))
     }
 

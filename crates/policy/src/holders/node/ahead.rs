@@ -18,8 +18,8 @@ pub(super) struct Ahead {
 }
 
 impl Holder {
-    /// Unused files to be released with this one, which another node has recalled.
-    pub(super) fn ahead(&mut self, key: u64) -> Vec<u64> {
+    /// Releases unused files with this one, which another node has recalled, and returns them.
+    pub(super) fn release_ahead(&mut self, key: u64) -> Vec<u64> {
         let is_unused = |key: &u64| self.files.get(key).is_some_and(File::is_unused);
         let Some(place) = self.deadlines.place(key).filter(|(_, key)| is_unused(key)) else { return Vec::new() };
         let unused_after = |place| self.deadlines.after(place).filter(|(_, key)| is_unused(key));
@@ -27,6 +27,8 @@ impl Holder {
         let number = if goes_on { (2 * self.ahead.number).clamp(2, AHEAD_MAX) } else { 0 };
         let files: Vec<(Time, u64)> = unused_after(place).take(number).collect();
         self.ahead = Ahead { last: files.last().copied().or(Some(place)), number };
-        files.into_iter().map(|(_, key)| key).collect()
+        let keys: Vec<u64> = files.into_iter().map(|(_, key)| key).collect();
+        keys.iter().for_each(|key| self.file(*key).release());
+        keys
     }
 }

@@ -212,7 +212,7 @@ impl File {
 
     /// Whether the file is closed and only its hold is left.
     pub(super) fn is_unused(&self) -> bool {
-        self.closed.is_some() && self.hold.is_some() && self.recall.is_none() && !self.is_busy()
+        self.closed.is_some() && self.recall.is_none() && self.is_releasable()
     }
 
     /// Recalls a hold that is not used.
