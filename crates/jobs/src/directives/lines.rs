@@ -73,8 +73,9 @@ enum Sort {
 fn sort(line: &[u8]) -> Sort {
     let line = line.trim_ascii_end();
     let is = |word: &&str| after_word(line, word).is_some();
-    if let Some(word) = ["#STAGEIN", "#STAGEOUT"].into_iter().find(is) {
-        return Sort::Staging(if word == "#STAGEIN" { PartKind::StageIn } else { PartKind::StageOut });
+    let staging = [("#STAGEIN", PartKind::StageIn), ("#STAGEOUT", PartKind::StageOut)];
+    if let Some((_, kind)) = staging.into_iter().find(|(word, _)| is(word)) {
+        return Sort::Staging(kind);
     }
     if let Some(ours) = after_word(line, BB_LUA).and_then(|rest| after_word(rest.trim_ascii_start(), "entrepot")) {
         let mut words = ours.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
