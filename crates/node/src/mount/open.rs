@@ -247,8 +247,9 @@ impl Server {
         shard.remove(&open.id);
         drop(shard);
         self.counts_no_more_if_nameless(open);
-        // A node that removes a file with objects has read its layout before, so this file has none.
-        if open.file.is_shared() && open.file.is_in_stub() {
+        // The node that removes the last name removes the objects. It has read the layout before, so a file without one
+        // has no objects.
+        if open.file.is_shared() && (open.file.is_in_stub() || !open.lost_name_here()) {
             return;
         }
         if open.file.is_nameless(|| fstat(open.stub()).ok().map(|stat| stat.st_nlink)) {
