@@ -51,8 +51,11 @@ impl File {
         let extend = self.extend.lock();
         let size = self.size.load(Ordering::Acquire);
         if behind {
+            let modified = self.modified.load(Ordering::Relaxed);
             self.stub.grow_to(size).inspect(|()| self.stub_changed())?;
             self.held.state.lock().behind = false;
+            // The time of the stub is now later than that of the writes before.
+            let _ = self.modified.compare_exchange(modified, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         drop(extend);
         if dirty {
