@@ -28,6 +28,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use table::Table;
 
 /// Limit of changes that wait to be written; rows of further ones are missing until the next walk. A guess: 10 MB.
@@ -36,6 +37,8 @@ pub const CHANGES_MAX: usize = 1 << 16;
 const BATCH: usize = 1 << 12;
 /// Limit of directories whose rows are remembered.
 const DIRECTORIES_MAX: usize = 1 << 16;
+/// Time for which a looked-up directory is used for further files in it. A guess: a job creates many files in a run.
+const LATELY: Duration = Duration::from_secs(1);
 /// A longer chain of directories must be a loop.
 const DEPTH_MAX: usize = 4096;
 
@@ -82,6 +85,8 @@ pub struct Places {
     /// Prefix of an open stub's path as the kernel shows it.
     tree_path: PathBuf,
     root: u64,
+    /// The last directory that was looked up, its inode number, and when.
+    last: Mutex<Option<(PathBuf, u64, Instant)>>,
     inner: Mutex<Inner>,
     request: OnceLock<RequestWrite>,
     table: Mutex<Table>,
@@ -99,6 +104,7 @@ impl Places {
             root: remembered(&tree)?.st_ino,
             tree_path: tree_path.canonicalize().unwrap_or(tree_path),
             tree,
+            last: Mutex::default(),
             inner: Mutex::default(),
             request: OnceLock::new(),
             table: Mutex::new(Table::open(file)),
@@ -128,9 +134,16 @@ impl Places {
     pub fn learn_below(&self, file: FileId, below: &Path) {
         let (Some(directory), Some(name)) = (below.parent(), below.file_name()) else { return };
         // A file removed or renamed at the same time is reported by that operation.
-        if let Some(directory) = self.directory_at(directory) {
+        if let Some(directory) = self.lately_at(directory).or_else(|| self.directory_at(directory)) {
             self.file_is(file, directory, name);
         }
+    }
+
+    /// Inode number of a directory that was looked up lately. On a shared file system a lookup is several requests.
+    fn lately_at(&self, path: &Path) -> Option<u64> {
+        let last = self.last.lock();
+        let (_, inode, _) = last.as_ref().filter(|(known, _, at)| known == path && at.elapsed() < LATELY)?;
+        Some(*inode)
     }
 
     /// Returns the inode number of a directory. It and all directories above it get rows.
@@ -144,6 +157,7 @@ impl Places {
             let above = self.directory_at(above)?;
             self.directory_is(stat.st_ino, above, name);
         }
+        *self.last.lock() = Some((path.to_owned(), stat.st_ino, Instant::now()));
         Some(stat.st_ino)
     }
 
@@ -155,6 +169,7 @@ impl Places {
 
     /// Records that a directory is now `name` in another.
     pub fn directory_is(&self, directory: u64, above: u64, name: &OsStr) {
+        *self.last.lock() = None; // its path, or that of a directory below, may be another now
         let place = Some(Place { directory: above, name: name.to_owned() });
         self.note(|inner| {
             inner.noted.directories.insert(directory, place);
