@@ -73,7 +73,7 @@ pub use payer::Payer;
 pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved};
 pub use slow_copy::SlowCopies;
 pub use sync::SyncCursor;
-pub use table::FileTable;
+pub use table::{Creation, FileTable};
 pub use usage::{Usage, Used};
 
 pub use object::target::OnDeadline;
@@ -93,7 +93,7 @@ use meta::unsynced::Unsynced;
 use object::target::TargetError;
 use parking_lot::{Mutex, RwLock};
 use policy::layout::{Layout, Placement};
-use policy::{FileId, TargetId};
+use policy::{FileId, TargetId, Time};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -170,7 +170,7 @@ impl File {
     /// Opens the file behind a stub, not shared through a table. Other code uses [`FileTable::get_or_open`].
     pub fn open(stub: Arc<dyn Stub>, pool: Arc<Pool>) -> Result<Arc<File>> {
         if pool.holds.get().is_some() {
-            let file = File::made(stub, pool);
+            let file = File::made(stub, pool, None);
             file.refresh()?;
             return Ok(file);
         }
@@ -181,15 +181,16 @@ impl File {
         let has_sums = layout.is_some() && stub.has_sums()?;
         let (source, size) = (stub.source()?, stub.size()?);
         check_inline(&*stub, &pool, layout.is_none(), size)?;
-        Ok(File::at(stub, pool, Known { layout, source, has_sums, size }))
+        Ok(File::at(stub, pool, Known { layout, source, has_sums, size }, None))
     }
 
-    /// The file behind a stub that was just created and has no attributes.
-    pub(crate) fn made(stub: Arc<dyn Stub>, pool: Arc<Pool>) -> Arc<File> {
-        File::at(stub, pool, Known::default())
+    /// The file behind a stub without attributes, or whose attributes are read with its first hold. `began`: begin of
+    /// its creation by this node.
+    pub(crate) fn made(stub: Arc<dyn Stub>, pool: Arc<Pool>, began: Option<Time>) -> Arc<File> {
+        File::at(stub, pool, Known::default(), began)
     }
 
-    fn at(stub: Arc<dyn Stub>, pool: Arc<Pool>, known: Known) -> Arc<File> {
+    fn at(stub: Arc<dyn Stub>, pool: Arc<Pool>, known: Known, began: Option<Time>) -> Arc<File> {
         let Known { layout, source, has_sums, size } = known;
         let file = Arc::new_cyclic(|this| File {
             this: this.clone(),
@@ -229,7 +230,7 @@ impl File {
             charges: charged::Charges::default(),
         });
         if let Some(holds) = file.holds() {
-            holds.opened(file.key(), &file.this);
+            holds.opened(file.key(), &file.this, began);
         }
         file
     }

@@ -180,7 +180,12 @@ impl File {
         if self.held.state.lock().basis == Some(right.basis()) {
             return Ok(());
         }
-        self.load_generation(right.node, right.permit.generation, true)?;
+        let is_new = self.holds().is_some_and(|holds| holds.take_new(self.key()));
+        match is_new && self.layout().is_none() {
+            // The state in memory is that of an empty file.
+            true => self.held.state.lock().loaded = Some((0, 0)),
+            false => self.load_generation(right.node, right.permit.generation, true)?,
+        }
         self.held.state.lock().basis = Some(right.basis());
         Ok(())
     }

@@ -7,11 +7,25 @@ use meta::stub::Inode;
 use meta::stub::real::FdStub;
 use object::host::remembered;
 use parking_lot::Mutex;
+use policy::Time;
 use policy::holders::node::Use;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+
+/// Begin of the creation of a stub, on the clock of the holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Creation(Option<Time>);
+
+/// Reason for an open.
+#[derive(Clone, Copy)]
+enum Opening {
+    /// The use that follows.
+    For(Use),
+    /// The stub was just created.
+    Made(Creation),
+}
 
 struct Entry {
     file: Weak<File>,
@@ -66,16 +80,20 @@ impl FileTable {
 
     /// As `get_or_share`, with the right to a use that follows.
     pub fn get_or_share_for(&self, stub: Arc<OwnedFd>, usage: Use) -> Result<Arc<File>> {
-        self.of_stub(stub, Some(usage))
+        self.of_stub(stub, Opening::For(usage))
     }
 
-    /// The file behind a stub that was just created.
-    pub fn get_or_make(&self, stub: Arc<OwnedFd>) -> Result<Arc<File>> {
-        self.of_stub(stub, None)
+    /// The file behind a stub that was just created, with `creation` of before.
+    pub fn get_or_make(&self, stub: Arc<OwnedFd>, creation: Creation) -> Result<Arc<File>> {
+        self.of_stub(stub, Opening::Made(creation))
     }
 
-    /// `usage`: the next use; `None`: the file was just created.
-    fn of_stub(&self, stub: Arc<OwnedFd>, usage: Option<Use>) -> Result<Arc<File>> {
+    /// To be called before the creation of a stub.
+    pub fn begin_creation(&self) -> Creation {
+        Creation(self.pool.holds.get().map(|holds| holds.now()))
+    }
+
+    fn of_stub(&self, stub: Arc<OwnedFd>, opening: Opening) -> Result<Arc<File>> {
         let stat = remembered(&stub)?;
         let inode = (stat.st_dev, stat.st_ino);
         let mut shard = self.shard(inode).lock();
@@ -84,19 +102,23 @@ impl FileTable {
         {
             known.offer(stub);
             drop(shard);
-            file.refresh_for(usage.unwrap_or(Use::Read))?; // other nodes may have changed it since it was opened here
+            let usage = if let Opening::For(usage) = opening { usage } else { Use::Read };
+            file.refresh_for(usage)?; // other nodes may have changed it since it was opened here
             return Ok(file);
         }
         let stub = Arc::new(FdStub::sharing(stub, &self.namespace, self.pool.cluster.get().is_some()));
         let held = self.pool.holds.get().is_some();
-        let file = match usage.is_none() || held {
-            true => File::made(stub.clone(), self.pool.clone()),
-            false => File::open(stub.clone(), self.pool.clone())?,
+        let file = match opening {
+            Opening::Made(Creation(began)) => File::made(stub.clone(), self.pool.clone(), began),
+            Opening::For(_) if held => File::made(stub.clone(), self.pool.clone(), None),
+            Opening::For(_) => File::open(stub.clone(), self.pool.clone())?,
         };
         shard.entries.insert(inode, Entry { file: Arc::downgrade(&file), stub: Arc::downgrade(&stub) });
         shard.clear();
         drop(shard);
-        if let Some(usage) = usage.filter(|_| held) {
+        if let Opening::For(usage) = opening
+            && held
+        {
             file.refresh_for(usage)?;
         }
         self.pool.numbered.add(&file);

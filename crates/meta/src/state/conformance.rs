@@ -199,7 +199,7 @@ fn a_file_is_held_and_released(state: &dyn State) {
     ask(Request::Register { not_after });
     assert_eq!(ask(Request::Open { members: [Node(1)].into() }), Answer::Done);
     ask(Request::Trust);
-    let granted = Answer::Granted { mode: Mode::Exclusive, generation: 0 };
+    let granted = Answer::Granted { mode: Mode::Exclusive, generation: 0, unheld: false };
     assert_eq!(ask(Request::Admit { key: u64::MAX, number: 1, writes: true }), granted);
     assert_eq!(ask(Request::Lower { key: u64::MAX, number: 1, mode: None }), Answer::Done);
     let Answer::Session { opened: true, suspect: false, lapsed: None, .. } = ask(Request::Renew { not_after }) else {

@@ -204,6 +204,7 @@ impl Server {
             Ok(reserved) => (reserved, None),
             Err(error) => (None, Some(error)),
         };
+        let creation = self.parts.files.begin_creation();
         let made = match refused {
             // An existing file needs no inode.
             Some(error) if !self.parts.namespace.has(parent, name) => return Err(error.into()),
@@ -213,8 +214,8 @@ impl Server {
         match made {
             Ok((node, stat, stub)) => {
                 self.keep_inode(reserved, parent, &stat);
-                let user =
-                    self.user_of_new_stub(node.id, stub).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                let user = self.user_of_new_stub(node.id, stub, creation);
+                let user = user.inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
                 user.open.is_of(&node);
                 let (file, path) = (&user.open.file, || self.path_of(parent, name));
                 file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });

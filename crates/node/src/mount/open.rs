@@ -9,7 +9,7 @@ use super::slow::OWN;
 use super::{File, Server};
 use crate::Result;
 use engine::cache::WeakStream;
-use engine::file::{Happened, Payer};
+use engine::file::{Creation, Happened, Payer};
 use meta::namespace::{FRESH, LOST, Node, NodeId, Removed};
 use object::host;
 use object::host::{fstat, remembered};
@@ -205,9 +205,9 @@ impl Server {
     }
 
     /// Uses the file behind a stub that was made just now.
-    pub fn user_of_new_stub(&self, id: NodeId, stub: OwnedFd) -> Result<User<'_>> {
+    pub fn user_of_new_stub(&self, id: NodeId, stub: OwnedFd, creation: Creation) -> Result<User<'_>> {
         let stub = Arc::new(stub);
-        self.user_of_file(id, stub.clone(), self.parts.files.get_or_make(stub)?)
+        self.user_of_file(id, stub.clone(), self.parts.files.get_or_make(stub, creation)?)
     }
 
     fn user_of_file(&self, id: NodeId, stub: Arc<OwnedFd>, file: Arc<File>) -> Result<User<'_>> {

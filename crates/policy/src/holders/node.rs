@@ -63,6 +63,9 @@ pub struct Config {
     pub retry: Time,
     /// Time after which an unused hold is released.
     pub unused: Time,
+    /// Time after its creation in which a file without holders is known to be empty. Less than `session`, so that the
+    /// store's clock may be set forward in between.
+    pub new: Time,
 }
 
 impl Default for Config {
@@ -76,6 +79,7 @@ impl Default for Config {
             margin: Time::from_secs(31),
             retry: Time::from_millis(20),
             unused: Time::from_secs(60),
+            new: Time::from_secs(1),
         }
     }
 }
@@ -193,6 +197,8 @@ pub enum Action {
 pub enum Event {
     /// The engine opened a file.
     Opened(u64),
+    /// The engine opened a file that this node has created, with a time before the creation.
+    Made(u64, Time),
     /// The engine closed a file.
     Closed(u64),
     /// `begin` returned no permit, or the layout shall change.
@@ -235,6 +241,7 @@ impl Event {
     pub fn key(&self) -> Option<u64> {
         match self {
             Event::Opened(key) | Event::Closed(key) | Event::Want(key, _) | Event::Removed(key) => Some(*key),
+            Event::Made(key, _) => Some(*key),
             Event::Found(key, _) | Event::Published(key, _) | Event::Done(key, _) | Event::Gone(key) => Some(*key),
             Event::Recalled { key, .. } => Some(*key),
             Event::Answered(key, _) => *key,
@@ -301,6 +308,11 @@ impl Holder {
         self.files.get(&key)?.hold.map(|hold| hold.mode)
     }
 
+    /// Whether a file is empty and has no attributes, known from its creation. True once, before the first use.
+    pub fn take_new(&mut self, key: u64) -> bool {
+        self.files.get_mut(&key).is_some_and(File::take_new)
+    }
+
     /// Files with a hold and without a task, which a node that ends may release at once.
     pub fn releasable(&self) -> Vec<u64> {
         self.files.iter().filter(|(_, file)| file.is_releasable()).map(|(key, _)| *key).collect()
@@ -349,6 +361,10 @@ impl Machine for Holder {
         let mut ahead = Vec::new();
         match event {
             Event::Opened(key) => self.file(key).opened(),
+            Event::Made(key, at) => {
+                let until = at + self.config.new;
+                self.file(key).made(until);
+            }
             Event::Closed(key) => self.file(key).closed(now),
             Event::Want(key, usage) => self.file(key).want(usage),
             Event::Removed(key) => self.file(key).removed(),

@@ -18,6 +18,11 @@
 //! of the store's last writes this holds for every file: the run is *suspect*.
 //!
 //! An entry without holders, claim and debt disappears. Every request may be repeated, also late.
+//!
+//! **New files.** An admission reports whether the table is sure that the file had no holder for the duration of a
+//! session. The node that created the file within this time then knows its content: it is empty. For that the table
+//! keeps the keys of removed entries for so long, and the last time at which a member may have had holds that the table
+//! did not show.
 
 mod request;
 #[cfg(test)]
@@ -31,6 +36,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of parts of the table. A sweep visits one of them. Small parts take the least memory in a Redis server.
 pub const PARTS: u64 = 1 << 15;
+
+/// Limit of the removed entries that are kept. A guess: 10 MB in a Redis server.
+const RELEASED_MAX: usize = 1 << 16;
 
 /// Identifier of a running store; a restart, a failover or a restored copy has another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,6 +137,12 @@ pub struct Table {
     suspect: bool,
     members: BTreeMap<Node, Session>,
     entries: BTreeMap<u64, Entry>,
+    /// Time of the present request.
+    now: Time,
+    /// Last time at which a member may have had holds that the table did not show.
+    unsure: Time,
+    /// Keys of removed entries, with the time of the removal.
+    released: BTreeMap<u64, Time>,
 }
 
 impl Table {
@@ -142,6 +156,9 @@ impl Table {
             suspect: true,
             members: BTreeMap::new(),
             entries: BTreeMap::new(),
+            now: Time::ZERO,
+            unsure: Time::ZERO,
+            released: BTreeMap::new(),
         }
     }
 
@@ -162,6 +179,7 @@ impl Table {
 
     /// Serves a request; `now` is the store's clock.
     pub fn serve(&mut self, now: Time, caller: Caller, request: &Request) -> Answer {
+        self.now = now;
         if let Request::Begin = request {
             return self.begin(now, caller);
         }
@@ -175,12 +193,16 @@ impl Table {
         match request {
             Request::Begin => Answer::Done,
             Request::Reclaim { key, hold, claim } => self.reclaim(caller, *key, *hold, *claim),
-            Request::Register { not_after } if now <= *not_after => self.renew(now, caller),
+            Request::Register { not_after } if now <= *not_after => {
+                self.unsure = now;
+                self.renew(now, caller)
+            }
             Request::Renew { not_after } if now <= *not_after && self.has_session(now, node) => self.renew(now, caller),
             Request::Register { .. } | Request::Renew { .. } => Answer::Unregistered,
             Request::Open { members } => self.open(members),
             Request::Over { node } => {
                 self.members.remove(node);
+                self.unsure = now;
                 Answer::Done
             }
             Request::Trust => {
@@ -279,11 +301,30 @@ impl Table {
     /// Stores an entry; removes it if it holds nothing.
     fn put(&mut self, key: u64, entry: Entry) {
         let owes = entry.unsettled && !self.suspect;
-        if entry.holds.is_empty() && entry.claim.is_none() && !owes {
-            self.entries.remove(&key);
-        } else {
+        if !entry.holds.is_empty() || entry.claim.is_some() || owes {
             self.entries.insert(key, entry);
+        } else if self.entries.remove(&key).is_some() {
+            self.was_released(key);
         }
+    }
+
+    /// Records that a file has no holder from now on.
+    fn was_released(&mut self, key: u64) {
+        let (now, session) = (self.now, self.session);
+        self.released.retain(|_, at| now < *at + session);
+        if self.released.len() >= RELEASED_MAX {
+            self.released.clear();
+            self.unsure = now;
+        }
+        self.released.insert(key, now);
+    }
+
+    /// Whether no node has held a file for the duration of a session, for certain.
+    fn is_unheld(&self, key: u64) -> bool {
+        let is_past = |at: Time| self.now >= at + self.session;
+        is_past(self.unsure)
+            && !self.entries.contains_key(&key)
+            && self.released.get(&key).is_none_or(|at| is_past(*at))
     }
 
     /// A member registers a hold and a claim of an earlier run or session.
@@ -301,6 +342,7 @@ impl Table {
 
     fn admit(&mut self, now: Time, caller: Caller, key: u64, number: u64, writes: bool) -> Answer {
         let node = caller.node;
+        let unheld = self.is_unheld(key);
         let mut entry = self.entry(key);
         // The node wants an exclusive hold later.
         entry.claim = entry.claim.filter(|(claim, _)| claim.node != node || claim.generation > 0);
@@ -323,7 +365,7 @@ impl Table {
         let generation = entry.generation;
         entry.holds.insert(node, (Hold { mode, number }, caller.link));
         self.put(key, entry);
-        Answer::Granted { mode, generation }
+        Answer::Granted { mode, generation, unheld }
     }
 
     /// The mode of another node's hold by now: modes that cache end with the session.
@@ -360,6 +402,7 @@ impl Table {
 
     fn claim(&mut self, now: Time, caller: Caller, key: u64, number: u64, generation: u64) -> Answer {
         let node = caller.node;
+        let unheld = self.is_unheld(key);
         let mut entry = self.entry(key);
         match entry.claim {
             Some((claim, _)) if claim.node != node => return Answer::Claimed(claim.node),
@@ -383,7 +426,7 @@ impl Table {
             true if generation == 0 => {
                 entry.claim = None;
                 entry.holds.insert(node, (Hold { mode: Mode::Exclusive, number }, caller.link));
-                Answer::Granted { mode: Mode::Exclusive, generation: entry.generation }
+                Answer::Granted { mode: Mode::Exclusive, generation: entry.generation, unheld }
             }
             true => Answer::Drained { unsettled: entry.unsettled },
         };
@@ -412,7 +455,7 @@ impl Table {
         self.put(key, entry);
         match last {
             true => Answer::Delete,
-            false if keeps => Answer::Granted { mode, generation },
+            false if keeps => Answer::Granted { mode, generation, unheld: false },
             false => Answer::Done,
         }
     }
@@ -445,6 +488,15 @@ impl Table {
 
     pub(crate) fn forget(&mut self, node: Node) {
         self.members.remove(&node);
+    }
+
+    pub(crate) fn forget_released(&mut self) {
+        self.released.clear();
+    }
+
+    /// Treats all holds as shown.
+    pub(crate) fn be_sure(&mut self) {
+        self.unsure = Time::ZERO;
     }
 
     pub(crate) fn run(&self) -> Run {

@@ -242,9 +242,20 @@ impl Holds {
         Ok(me)
     }
 
-    pub(in crate::file) fn opened(&self, key: u64, file: &Weak<File>) {
+    /// A file is in use. `began`: begin of its creation by this node.
+    pub(in crate::file) fn opened(&self, key: u64, file: &Weak<File>, began: Option<Time>) {
         self.inner.lock().files.insert(key, file.clone());
-        self.feed_any(Event::Opened(key));
+        self.feed_any(began.map_or(Event::Opened(key), |began| Event::Made(key, began)));
+    }
+
+    /// Time on the clock of the holds.
+    pub(in crate::file) fn now(&self) -> Time {
+        self.port.now()
+    }
+
+    /// Whether a file is empty and has no attributes. True once, before the first use.
+    pub(super) fn take_new(&self, key: u64) -> bool {
+        self.inner.lock().machine.take_new(key)
     }
 
     /// A file was dropped.

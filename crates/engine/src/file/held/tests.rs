@@ -33,6 +33,7 @@ const CONFIG: Config = Config {
     margin: Time::from_millis(100),
     retry: Time::from_millis(5),
     unused: Time::ZERO,
+    new: Time::from_millis(100),
 };
 
 /// State that all nodes share.

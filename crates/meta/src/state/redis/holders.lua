@@ -1,6 +1,7 @@
 -- The table of holders: what `policy::holders::table` specifies, as one script.
 --
--- KEYS  1 run, epoch, opened, suspect   2 node -> connection   3 nodes by the end of their session   4 part of the table
+-- KEYS  1 run, epoch, opened, suspect, unsure   2 node -> connection   3 nodes by the end of their session
+--       4 part of the table   5 removed entries by their time
 -- ARGV  1 request  2 node  3 run  4 connection  5 duration of a session  6 time or ''  7... arguments
 --
 -- An entry: epoch, generation, flags, claim or -, holds. A claim is node:number:generation:connection, a hold is
@@ -11,8 +12,9 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local state = redis.call('HMGET', KEYS[1], 'run', 'epoch', 'opened', 'suspect')
+local state = redis.call('HMGET', KEYS[1], 'run', 'epoch', 'opened', 'suspect', 'unsure')
 local epoch, opened, suspect = tonumber(state[2] or '0'), state[3] == '1', state[4] ~= '0'
+local unsure, released_max = tonumber(state[5] or '0'), 65536
 
 local function text(number) return string.format('%d', number) end
 local function name(of) return string.format('%010d', of) end
@@ -22,6 +24,7 @@ local function lapsed()
   local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
   if first[1] and now >= tonumber(first[2]) then return text(tonumber(first[1])) end
 end
+local function is_unsure() redis.call('HSET', KEYS[1], 'unsure', text(now)) end
 local function session_of()
   return {'session', text(now), opened and '1' or '0', suspect and '1' or '0', lapsed() or '-'}
 end
@@ -81,10 +84,26 @@ local function read(value)
   return entry
 end
 
+-- Records that a file has no holder from now on.
+local function was_released(key)
+  redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', text(now - session))
+  if redis.call('ZCARD', KEYS[5]) >= released_max then
+    redis.call('DEL', KEYS[5])
+    is_unsure()
+  end
+  redis.call('ZADD', KEYS[5], text(now), key)
+  redis.call('PEXPIRE', KEYS[5], text(session))
+end
+-- Whether no node has held a file for the duration of a session, for certain.
+local function is_unheld(key, value)
+  local function is_past(at) return now >= at + session end
+  return is_past(unsure) and not value and is_past(tonumber(redis.call('ZSCORE', KEYS[5], key) or -session))
+end
+
 local function put(key, entry)
   local owes = entry.unsettled and not suspect
   if #entry.holds == 0 and not entry.claim and not owes then
-    redis.call('HDEL', KEYS[4], key)
+    if redis.call('HDEL', KEYS[4], key) == 1 then was_released(key) end
     return
   end
   local flags = (entry.unsettled and 1 or 0) + (entry.removed and 2 or 0)
@@ -137,6 +156,7 @@ end
 
 if request == 'register' or request == 'renew' then
   if now > tonumber(ARGV[7]) or (request == 'renew' and not has_session(node)) then return {'unregistered'} end
+  if request == 'register' then is_unsure() end
   return renew()
 elseif request == 'open' then
   for i = 7, #ARGV do
@@ -150,6 +170,7 @@ elseif request == 'open' then
 elseif request == 'over' then
   redis.call('HDEL', KEYS[2], ARGV[7])
   redis.call('ZREM', KEYS[3], name(tonumber(ARGV[7])))
+  is_unsure()
   return {'done'}
 elseif request == 'trust' then
   redis.call('HSET', KEYS[1], 'suspect', opened and '0' or '1')
@@ -161,7 +182,8 @@ elseif request == 'sweep' then
 end
 
 local key = ARGV[7]
-local entry = read(redis.call('HGET', KEYS[4], key))
+local value = redis.call('HGET', KEYS[4], key)
+local entry, unheld = read(value), is_unheld(key, value) and '1' or '0'
 local number = tonumber(ARGV[8] or '0')
 
 if request == 'reclaim' then
@@ -196,7 +218,7 @@ elseif request == 'finish' then
   local last = entry.removed and #entry.holds == 0
   put(key, entry)
   if last then return {'delete'} end
-  if keeps then return {'granted', text(mode), ARGV[9]} end
+  if keeps then return {'granted', text(mode), ARGV[9], '0'} end
   return {'done'}
 end
 
@@ -217,7 +239,7 @@ if request == 'admit' then
   if #stronger > 0 then return recall(entry, 1, stronger) end
   set_hold(entry, mode, number)
   put(key, entry)
-  return {'granted', text(mode), text(entry.generation)}
+  return {'granted', text(mode), text(entry.generation), unheld}
 elseif request == 'claim' then
   local generation, claim = tonumber(ARGV[9]), entry.claim
   if claim and claim.node ~= node then return {'claimed', text(claim.node)} end
@@ -239,7 +261,7 @@ elseif request == 'claim' then
   elseif generation == 0 then
     entry.claim = nil
     set_hold(entry, 3, number)
-    answer = {'granted', '3', text(entry.generation)}
+    answer = {'granted', '3', text(entry.generation), unheld}
   else
     answer = {'drained', entry.unsettled and '1' or '0'}
   end

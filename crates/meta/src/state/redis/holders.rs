@@ -1,10 +1,11 @@
 //! The table of holders in the server: one script, which does what [`policy::holders::table`] specifies.
 //!
 //! ```text
-//! entrepot:VOLUME:holders              hash   run, epoch, opened, suspect
+//! entrepot:VOLUME:holders              hash   run, epoch, opened, suspect, unsure
 //! entrepot:VOLUME:holders.links        hash   node -> number of its connection
 //! entrepot:VOLUME:holders.sessions     nodes, ordered by the end of their session
 //! entrepot:VOLUME:holders.PART         hash   inode -> entry
+//! entrepot:VOLUME:holders.released     inodes, ordered by the removal of their entries
 //! entrepot:VOLUME:holders.incarnation  incarnation of the data, part of the run
 //! ```
 //! A part with few entries is one compact list in the server; `docs/internals/machines/holders.md` has its size.
@@ -121,7 +122,9 @@ fn decode(words: &[String]) -> Option<Answer> {
         ["lapsed", of] => Answer::Lapsed(node(of)?),
         ["claimed", of] => Answer::Claimed(node(of)?),
         ["drained", unsettled] => Answer::Drained { unsettled: unsettled == "1" },
-        ["granted", to, generation] => Answer::Granted { mode: mode(to)?, generation: generation.parse().ok()? },
+        ["granted", to, generation, unheld] => {
+            Answer::Granted { mode: mode(to)?, generation: generation.parse().ok()?, unheld: unheld == "1" }
+        }
         ["session", at, opened, suspect, lapsed] => Answer::Session {
             at: Time::from_millis(at.parse().ok()?),
             opened: opened == "1",
@@ -139,7 +142,8 @@ fn decode(words: &[String]) -> Option<Answer> {
 /// Serves a request by the script. `now`: a time in the place of the server's clock.
 pub(super) fn serve(state: &RedisState, now: Option<Time>, caller: Caller, request: &Request) -> Result<Answer> {
     let (name, part, arguments) = encode(request);
-    let keys = ["holders", "holders.links", "holders.sessions", &format!("holders.{part}")].map(|key| state.key(key));
+    let part = format!("holders.{part}");
+    let keys = ["holders", "holders.links", "holders.sessions", &part, "holders.released"].map(|key| state.key(key));
     let fixed = [
         name.to_owned(),
         caller.node.0.to_string(),

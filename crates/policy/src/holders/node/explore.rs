@@ -283,6 +283,28 @@ fn names_removed_and_replaced_with_faults() {
     deep(1, [&[OPEN, READ, CLOSE], &[REMOVE], &[MOVE]], Faults { returns: 1, ..NONE });
 }
 
+const CREATE: Op = Op::Create { name: 0 };
+
+#[test]
+fn new_files_beside_others_that_use_them() {
+    holds(1, [&[CREATE, LATER, CLOSE], &[APPEND, CLOSE], &[]], NONE);
+    deep(1, [&[CREATE, LATER, CLOSE], &[APPEND, CLOSE], &[READ]], NONE);
+    holds(1, [&[CREATE, WRITE, LONGER, CLOSE], &[MOVE], &[]], NONE);
+    holds(1, [&[CREATE, WRITE], &[OTHER, CLOSE], &[CUT]], NONE);
+    holds(1, [&[CREATE, WRITE, CLOSE], &[REMOVE], &[]], NONE);
+}
+
+#[test]
+fn new_files_with_faults() {
+    let programs: [&[Op]; NODES] = [&[CREATE, LATER, CLOSE], &[APPEND, CLOSE], &[]];
+    holds(1, programs, Faults { freezes: 1, ..NONE });
+    holds(1, programs, Faults { crashes: 1, ..NONE });
+    holds(1, programs, Faults { returns: 1, ..NONE });
+    holds(1, programs, Faults { lost: 1, doubts: 1, ..NONE });
+    deep(1, programs, Faults { partitions: 1, ..NONE });
+    deep(1, [&[CREATE, WRITE, CLOSE], &[MOVE], &[]], Faults { partitions: 1, ..NONE });
+}
+
 const SHORT: &str = "the file is shorter than what was acknowledged";
 const OLDER: &str = "a reader gets older bytes than were closed before it opened the file";
 
@@ -363,4 +385,16 @@ fn guilty_with_a_copy_of_the_store_that_is_trusted() {
 fn guilty_with_objects_that_go_with_the_name() {
     let gone = "an object of the layout is gone";
     convicts(Guilt::RemovesAtOnce, 1, [&[OPEN, READ, CLOSE], &[REMOVE], &[]], NONE, gone);
+}
+
+#[test]
+fn guilty_with_a_holder_that_is_forgotten_at_once() {
+    let programs: [&[Op]; NODES] = [&[CREATE, WRITE], &[MOVE], &[]];
+    convicts(Guilt::ForgetsReleased, 1, programs, NONE, LOST);
+}
+
+#[test]
+fn guilty_with_a_table_that_is_sure_after_a_loss() {
+    let programs: [&[Op]; NODES] = [&[CREATE, WRITE], &[MOVE], &[]];
+    convicts(Guilt::IsSure, 1, programs, Faults { returns: 1, ..NONE }, LOST);
 }

@@ -104,6 +104,26 @@ pub(super) enum FirstUse {
     Over,
 }
 
+/// Whether a file is known to be empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum New {
+    #[default]
+    No,
+    /// This node has created it: an admission until this time may show that.
+    MadeUntil(Time),
+    /// It is empty under the present hold, and was not used.
+    Yes,
+}
+
+impl New {
+    /// The hold ends under which the file is known to be empty.
+    fn ends(&mut self) {
+        if *self == New::Yes {
+            *self = New::No;
+        }
+    }
+}
+
 /// State of a removed file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Removal {
@@ -143,6 +163,7 @@ pub(super) struct File {
     pub(super) retry: Option<Time>,
     /// Number of requests in a row that other nodes kept from their end.
     refused: u32,
+    new: New,
 }
 
 /// Requests for the same between two messages that recall the holders. Four take as long as the usual pause.
@@ -152,6 +173,24 @@ impl File {
     pub(super) fn opened(&mut self) {
         self.handles += 1;
         self.closed = None;
+    }
+
+    /// This node has created the file.
+    pub(super) fn made(&mut self, until: Time) {
+        self.opened();
+        self.new = New::MadeUntil(until);
+    }
+
+    /// The file had no holder before the present hold.
+    pub(super) fn was_unheld(&mut self, now: Time) {
+        let exclusive = self.hold.is_some_and(|hold| hold.mode == Mode::Exclusive);
+        if exclusive && matches!(self.new, New::MadeUntil(until) if now < until) {
+            (self.new, self.layout) = (New::Yes, Some(0));
+        }
+    }
+
+    pub(super) fn take_new(&mut self) -> bool {
+        std::mem::take(&mut self.new) == New::Yes
     }
 
     pub(super) fn closed(&mut self, now: Time) {
@@ -223,6 +262,7 @@ impl File {
     /// Takes the hold that the table has admitted.
     pub(super) fn granted(&mut self, mode: Mode, number: u64, generation: u64, caches: bool) {
         // A cache is filled after the admission.
+        self.new.ends();
         let same = self.layout.filter(|_| !mode.caches() && self.hold.is_some_and(|hold| hold.mode > Mode::Open));
         self.shown = Some(mode);
         let mode = if mode.caches() && !caches { Mode::Write } else { mode };
@@ -249,6 +289,7 @@ impl File {
     pub(super) fn stop_caching(&mut self) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.mode.caches()) {
             hold.mode = Mode::Write;
+            self.new.ends();
         }
     }
 
@@ -361,6 +402,7 @@ impl File {
         }
         (self.shown, self.blocked, self.recall, self.provisional) = (to, false, None, false);
         self.first_use = FirstUse::Over;
+        self.new.ends();
     }
 
     /// Recalls a hold that was not used for a while.

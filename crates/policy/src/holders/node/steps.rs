@@ -107,11 +107,14 @@ impl Holder {
                     _ => {}
                 }
             }
-            Answer::Granted { mode, generation } => {
+            Answer::Granted { mode, generation, unheld } => {
                 file.accepted();
                 file.task = match task {
                     Task::Admit { number, .. } | Task::Take(number) => {
                         file.granted(mode, number, generation, caches);
+                        if unheld && generation == 0 {
+                            file.was_unheld(now);
+                        }
                         Task::Idle
                     }
                     Task::Claim(Stage::Finish, claiming) => {

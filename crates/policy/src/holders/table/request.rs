@@ -145,6 +145,8 @@ pub enum Answer {
         mode: Mode,
         /// Generation that was published last; 0: unknown.
         generation: u64,
+        /// Whether no node has held the file for the duration of a session, for certain.
+        unheld: bool,
     },
     /// The claim excludes all others.
     Drained {

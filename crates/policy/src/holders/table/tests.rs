@@ -35,7 +35,7 @@ fn claim(table: &mut Table, node: u32, number: u64, generation: u64) -> Answer {
 }
 
 fn granted(mode: Mode) -> Answer {
-    Answer::Granted { mode, generation: 0 }
+    Answer::Granted { mode, generation: 0, unheld: false }
 }
 
 fn recall(node: u32, number: u64, mode: Mode) -> Answer {
@@ -76,7 +76,7 @@ fn a_claim_admits_no_other_and_ends_with_its_generation() {
     assert_eq!(claim(&mut table, 2, 1, 8), Answer::Drained { unsettled: false });
     let finish = Request::Finish { key: KEY, number: 1, generation: 8, settled: true, keeps: false };
     assert_eq!(table.serve(NOW, caller(2), &finish), Answer::Done);
-    assert_eq!(admit(&mut table, 1, 2, true), Answer::Granted { mode: Mode::Exclusive, generation: 8 });
+    assert_eq!(admit(&mut table, 1, 2, true), Answer::Granted { mode: Mode::Exclusive, generation: 8, unheld: false });
 }
 
 #[test]
@@ -93,7 +93,10 @@ fn a_writer_or_a_claim_of_a_node_that_is_over_leaves_the_file_unsettled() {
         assert_eq!(table.len(), 1, "the debt stays");
         assert_eq!(claim(&mut table, 2, 1, 9), Answer::Drained { unsettled: true });
         let finish = Request::Finish { key: KEY, number: 1, generation: 9, settled: true, keeps: true };
-        assert_eq!(table.serve(NOW, caller(2), &finish), Answer::Granted { mode: Mode::Exclusive, generation: 9 });
+        assert_eq!(
+            table.serve(NOW, caller(2), &finish),
+            Answer::Granted { mode: Mode::Exclusive, generation: 9, unheld: false }
+        );
     }
     let mut table = opened(2);
     admit(&mut table, 1, 1, false);
@@ -147,4 +150,31 @@ fn objects_of_a_removed_file_stay_until_the_last_node_has_closed_it() {
     assert_eq!(table.serve(NOW, caller(1), &lower(None)), Answer::Delete);
     assert!(table.is_empty());
     assert_eq!(table.serve(NOW, caller(2), &Request::Remove { key: KEY }), Answer::Delete);
+}
+
+#[test]
+fn a_file_counts_as_unheld_once_it_had_no_holder_and_no_member_registered_for_a_session() {
+    let mut table = opened(2);
+    let mut admit = |now: u64, key: u64| {
+        let now = Time(now);
+        for node in [1, 2] {
+            table.serve(now, caller(node), &Request::Renew { not_after: now });
+        }
+        let answer = table.serve(now, caller(1), &Request::Admit { key, number: now.0, writes: true });
+        table.serve(now, caller(1), &Request::Lower { key, number: now.0, mode: None });
+        matches!(answer, Answer::Granted { mode: Mode::Exclusive, unheld: true, .. })
+    };
+    assert!(!admit(149, 1), "a member registered less than a session ago");
+    assert!(admit(150, 2));
+    assert!(!admit(190, 2), "it had a holder");
+    assert!(admit(239, 3));
+    assert!(admit(240, 2), "that was a session ago");
+    let other = Caller { link: 2, ..caller(2) };
+    table.serve(Time(240), other, &Request::Begin);
+    table.serve(Time(240), other, &Request::Register { not_after: Time(240) });
+    let renew = Request::Renew { not_after: Time(289) };
+    table.serve(Time(289), caller(1), &renew);
+    table.serve(Time(289), other, &renew);
+    let last = table.serve(Time(289), caller(1), &Request::Admit { key: 4, number: 1, writes: true });
+    assert_eq!(last, granted(Mode::Exclusive), "the other may have released a hold that the table did not show");
 }

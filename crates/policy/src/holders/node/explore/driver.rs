@@ -1,7 +1,7 @@
 //! The driver around the machine: it carries every action out and decides nothing.
 
 use super::scenario::{Guilt, NODES, Op, Scenario};
-use super::world::{At, CONFIG, Host, Late, Next, Record, STORE, View, World, label};
+use super::world::{At, CONFIG, FIRST, Host, Late, Next, Record, STORE, View, World, label};
 use crate::cluster::Node;
 use crate::cluster::share::Created;
 use crate::holders::node::{Action, Event, Holder, Step};
@@ -63,8 +63,13 @@ impl World {
     }
 
     fn ask(&mut self, scenario: &Scenario, caller: Caller, request: &Request) -> Answer {
-        if scenario.guilt == Guilt::TrustsCopy {
+        if matches!(scenario.guilt, Guilt::TrustsCopy | Guilt::IsSure) {
             self.table.serve(STORE, caller, &Request::Trust);
+        }
+        match scenario.guilt {
+            Guilt::ForgetsReleased => self.table.forget_released(),
+            Guilt::IsSure => self.table.be_sure(),
+            _ => {}
         }
         let answer = self.table.serve(STORE, caller, request);
         let removes = scenario.guilt == Guilt::RemovesAtOnce && matches!(request, Request::Remove { .. });
@@ -104,7 +109,10 @@ impl World {
     fn step(&mut self, scenario: &Scenario, i: usize, file: usize, step: Step) -> Event {
         let key = file as u64;
         match step {
-            Step::Pointer if scenario.guilt != Guilt::BelievesList => Event::Found(key, Some(self.stubs[file].pointer)),
+            Step::Pointer if scenario.guilt != Guilt::BelievesList => {
+                let pointer = self.stubs[file].pointer;
+                Event::Found(key, Some(pointer).filter(|(generation, _)| *generation > 0))
+            }
             Step::Pointer | Step::List => {
                 Event::Found(key, self.listed(file).map(|generation| (generation, self.stamp(file, generation))))
             }
@@ -114,6 +122,9 @@ impl World {
                 let newer =
                     scenario.guilt == Guilt::BelievesList && view.generation > 0 && generation > view.generation;
                 let Some(record) = record.filter(|_| !newer) else {
+                    if generation == 1 {
+                        self.load_stub(i, file);
+                    }
                     return Event::Found(key, None);
                 };
                 (view.generation, view.objects, view.cached) = (generation, record.objects, [None; 2]);
@@ -161,9 +172,26 @@ impl World {
             Step::Delete => {
                 let newest = self.stubs[file].newest;
                 let objects = self.stubs[file].records[&newest].objects;
-                self.objects.retain(|object, _| !objects.contains(object));
+                // Without a record the bytes are in the stub, which stays while it is open.
+                self.objects.retain(|object, _| newest == 0 || !objects.contains(object));
                 Event::Done(key, true)
             }
+        }
+    }
+
+    /// Loads a file without a record.
+    fn load_stub(&mut self, i: usize, file: usize) {
+        let stub = &self.stubs[file];
+        let Some(record) = stub.records.get(&0) else { return };
+        let view = &mut self.hosts[i].views[file];
+        (view.generation, view.objects, view.cached) = (0, record.objects, [None; 2]);
+        view.size = if view.behind { view.size } else { stub.size };
+    }
+
+    /// A node learns from its hold that a file is new: it reads nothing.
+    pub fn take_new(&mut self, i: usize, file: usize) {
+        if self.hosts[i].machine.take_new(file as u64) {
+            self.hosts[i].views[file] = View { objects: FIRST[file], ..View::default() };
         }
     }
 

@@ -98,6 +98,12 @@ impl World {
             }
             self.hosts[i].running.since = self.visible;
         }
+        if let Op::Create { name } = op {
+            (self.names[name], self.hosts[i].handles[name]) = (Some(name), Some(name));
+            let now = self.now(scenario, i);
+            self.send(scenario, i, Event::Made(name as u64, now));
+            return self.next_op(scenario, i);
+        }
         let Some(file) = self.file_of(i, op.name()) else {
             return self.next_op(scenario, i);
         };
@@ -156,6 +162,7 @@ impl World {
             self.hosts[i].running = Running { op, since, ..START };
             return self.send(scenario, i, Event::Closed(file as u64));
         }
+        self.take_new(i, file);
         if let Op::Open { name } = op {
             self.hosts[i].handles[name] = Some(file);
             return self.next_op(scenario, i);

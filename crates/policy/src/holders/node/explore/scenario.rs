@@ -7,6 +7,8 @@ pub const NODES: usize = 3;
 /// Operation of a node. Names and files have the numbers 0 and 1. Values are unique.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
+    /// Create the file of a name, which does not exist before, and keep it open.
+    Create { name: usize },
     /// Open a name, and keep it open.
     Open { name: usize },
     /// Read a block of a name.
@@ -30,7 +32,8 @@ pub enum Op {
 impl Op {
     pub fn name(self) -> usize {
         match self {
-            Op::Open { name } | Op::Close { name } | Op::Move { name } | Op::Remove { name } => name,
+            Op::Create { name } | Op::Open { name } => name,
+            Op::Close { name } | Op::Move { name } | Op::Remove { name } => name,
             Op::Read { name, .. } | Op::Write { name, .. } | Op::Append { name, .. } | Op::Cut { name, .. } => name,
             Op::Replace { to, .. } => to,
         }
@@ -78,6 +81,10 @@ pub enum Guilt {
     RemovesAtOnce,
     /// A node goes on with what it has cached after its mode was lowered to `Write`.
     KeepsCache,
+    /// The table forgets at once that a file had a holder.
+    ForgetsReleased,
+    /// The table is sure of all holders although it has lost its data, in a volume that counts as checked.
+    IsSure,
 }
 
 /// Number of faults of each kind.
@@ -152,6 +159,11 @@ impl Scenario {
 
     fn ops(&self) -> impl Iterator<Item = &Op> {
         self.programs.iter().flat_map(|program| program.iter())
+    }
+
+    /// Whether a file is created.
+    pub fn creates(&self, file: usize) -> bool {
+        self.ops().any(|op| matches!(op, Op::Create { name } if *name == file))
     }
 
     /// A bit per value of a cut.

@@ -21,11 +21,16 @@ pub const CONFIG: Config = Config {
     margin: Time(10),
     retry: Time(1),
     unused: Time(u64::MAX),
+    new: Time(10),
 };
 /// A node's clock while modes that cache are valid, after that, and once its session has surely lapsed.
 const CLOCK: [Time; 3] = [Time(100), Time(200), Time(6000)];
-/// The store's clock. Sessions end by a step of their own.
-pub const STORE: Time = Time(1);
+/// The store's clock. Sessions end by a step of their own. It is later than a session after the begin, since when no hold
+/// is unknown.
+pub const STORE: Time = Time(100);
+
+/// Objects of the files at the start.
+pub const FIRST: [[u8; 2]; 2] = [[1, 2], [3, 4]];
 
 /// Record of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -184,9 +189,11 @@ pub type Next = Vec<(Label, World)>;
 impl World {
     pub fn start(scenario: &Scenario) -> World {
         let stub = |file: usize| {
-            let record = Record { stamp: 1, objects: [file as u8 * 2 + 1, file as u8 * 2 + 2] };
-            let records = BTreeMap::from([(1, record)]);
-            Stub { size: scenario.size, cut: false, pointer: (1, 1), records, newest: 1, linked: true }
+            let record = Record { stamp: 1, objects: FIRST[file] };
+            // A new file has bytes and no record: its blocks stand for those of the stub.
+            let (size, newest) = if scenario.creates(file) { (0, 0) } else { (scenario.size, 1) };
+            let records = BTreeMap::from([(newest, record)]);
+            Stub { size, cut: false, pointer: (newest, newest), records, newest, linked: true }
         };
         let host = |i: usize| {
             let node = Node(i as u32 + 1);
@@ -204,13 +211,14 @@ impl World {
                 running: START,
             }
         };
-        let content = |object: u8| if (usize::from(object) - 1) % 2 < scenario.size { object } else { 0 };
+        let size = |object: u8| if scenario.creates((usize::from(object) - 1) / 2) { 0 } else { scenario.size };
+        let content = |object: u8| if (usize::from(object) - 1) % 2 < size(object) { object } else { 0 };
         let first: u16 = (1..=4).filter(|object| content(*object) > 0).fold(0, |bits, object| bits | 1 << object);
         let mut place = [(9, 9); VALUES];
         (1..=4).for_each(|object: usize| place[object] = ((object - 1) / 2, (object - 1) % 2));
         let mut world = World {
             stubs: std::array::from_fn(stub),
-            names: [Some(0), Some(1)],
+            names: [0, 1].map(|file| Some(file).filter(|file| !scenario.creates(*file))),
             objects: (1..=4).map(|object| (object, content(object))).collect(),
             next_object: 5,
             next_node: NODES as u32 + 1,
@@ -253,6 +261,7 @@ impl World {
         }
         let caller = Caller { node: Node(1), run: self.server, link: 1 };
         self.table.serve(STORE, caller, &Request::Trust);
+        self.table.be_sure();
         assert!(self.hosts.iter().all(|host| host.actions.is_empty()), "every node has a session");
         (0..NODES).for_each(|i| self.begin_op(scenario, i, 0));
     }
