@@ -38,7 +38,7 @@ pub struct Events {
     target: Option<String>,
     /// Only events of this kind: move, recovery, target, node, burst, purge, scrub, quota or job. May be given several
     /// times.
-    #[arg(long, value_name = "KIND", value_parser = values::word::<Kind>(Kind::ALL.map(Kind::word)))]
+    #[arg(long, value_name = "KIND", value_parser = values::word::<Kind>(Kind::ALL.iter().map(|kind| kind.name())))]
     kind: Vec<Kind>,
     /// Format of the output; `json` has a line for each event.
     #[arg(long, value_enum, default_value = "text")]
@@ -115,7 +115,7 @@ impl Events {
 
 /// Formats an event as text. Names come from users, so control characters are escaped.
 fn line(event: &Event) -> String {
-    let mut line = format!("{}  {:<8}  ", moment_ms(event.at_ms), event.kind.word());
+    let mut line = format!("{}  {:<8}  ", moment_ms(event.at_ms), event.kind.name());
     if let Some(path) = &event.path {
         line += &format!("{path}: ");
     }

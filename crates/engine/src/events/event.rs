@@ -1,5 +1,6 @@
 //! One event: its time, subject (file, target or job), action and reason.
 
+use crate::words::words;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -8,59 +9,33 @@ const TARGETS_MAX: usize = 16;
 /// Bytes of a text, at most.
 const TEXT_MAX: usize = 1024;
 
-/// Subject of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Bytes of a file lie elsewhere now, or could not be moved.
-    Move,
-    /// Lost bytes come back, or do not.
-    Recovery,
-    /// A target failed, came back, cannot be written, is drained or empty.
-    Target,
-    /// A node joined, left, or leads.
-    Node,
-    /// A checkpoint's turn in the burst buffer.
-    Burst,
-    /// A file was purged, or a purge ended.
-    Purge,
-    /// A scrub ended.
-    Scrub,
-    /// A user or group passed a limit, or fell below it.
-    Quota,
-    /// A job's state changed.
-    Job,
+words! {
+    /// Subject of an event.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    Kind {
+        /// Bytes of a file lie elsewhere now, or could not be moved.
+        Move = "move",
+        /// Lost bytes come back, or do not.
+        Recovery = "recovery",
+        /// A target failed, came back, cannot be written, is drained or empty.
+        Target = "target",
+        /// A node joined, left, or leads.
+        Node = "node",
+        /// A checkpoint's turn in the burst buffer.
+        Burst = "burst",
+        /// A file was purged, or a purge ended.
+        Purge = "purge",
+        /// A scrub ended.
+        Scrub = "scrub",
+        /// A user or group passed a limit, or fell below it.
+        Quota = "quota",
+        /// A job's state changed.
+        Job = "job",
+    }
 }
 
 impl Kind {
-    /// All kinds of events.
-    pub const ALL: [Kind; 9] = [
-        Kind::Move,
-        Kind::Recovery,
-        Kind::Target,
-        Kind::Node,
-        Kind::Burst,
-        Kind::Purge,
-        Kind::Scrub,
-        Kind::Quota,
-        Kind::Job,
-    ];
-
-    /// Name in output and filters.
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::Move => "move",
-            Kind::Recovery => "recovery",
-            Kind::Target => "target",
-            Kind::Node => "node",
-            Kind::Burst => "burst",
-            Kind::Purge => "purge",
-            Kind::Scrub => "scrub",
-            Kind::Quota => "quota",
-            Kind::Job => "job",
-        }
-    }
-
     /// Whether there may be thousands in a row.
     pub(super) fn is_common(self) -> bool {
         matches!(self, Kind::Move | Kind::Purge | Kind::Job)

@@ -3,7 +3,7 @@
 use super::*;
 
 fn told(events: &Events, kind: Kind, n: usize) {
-    (0..n).for_each(|i| events.record(Event::new(kind, format!("{} {i}", kind.word()))));
+    (0..n).for_each(|i| events.record(Event::new(kind, format!("{} {i}", kind.name()))));
 }
 
 #[test]

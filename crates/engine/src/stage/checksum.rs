@@ -1,52 +1,42 @@
 //! Checksums of whole files from the user, such as those that data portals publish.
 
 use super::{Result, StageError};
+use crate::words::words;
 use md5::Md5;
 use sha1::Sha1;
 use sha2::digest::DynDigest;
 use sha2::{Sha256, Sha512};
 
-/// A checksum algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Algorithm {
-    /// BLAKE3, 256 bits.
-    Blake3,
-    /// SHA-512, from FIPS 180-4.
-    Sha512,
-    /// SHA-256, from FIPS 180-4.
-    Sha256,
-    /// SHA-1: good against accidents only.
-    Sha1,
-    /// MD5: good against accidents only.
-    Md5,
+words! {
+    /// A checksum algorithm.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    Algorithm {
+        /// BLAKE3, 256 bits.
+        Blake3 = "BLAKE3",
+        /// SHA-512, from FIPS 180-4.
+        Sha512 = "SHA-512",
+        /// SHA-256, from FIPS 180-4.
+        Sha256 = "SHA-256",
+        /// SHA-1: good against accidents only.
+        Sha1 = "SHA-1",
+        /// MD5: good against accidents only.
+        Md5 = "MD5",
+    }
 }
 
 impl Algorithm {
-    /// All supported algorithms.
-    pub const ALL: [Algorithm; 5] =
-        [Algorithm::Blake3, Algorithm::Sha512, Algorithm::Sha256, Algorithm::Sha1, Algorithm::Md5];
-
     /// Parses the name of an algorithm, in any spelling.
     pub(super) fn named(name: &str) -> Result<Algorithm, String> {
         let plain = |name: &str| name.replace('-', "").to_ascii_uppercase();
-        let found = Algorithm::ALL.into_iter().find(|algorithm| plain(algorithm.name()) == plain(name));
-        found.ok_or_else(|| format!("the checksum {name} is unknown; {}", Algorithm::known()))
+        let found = Algorithm::ALL.iter().find(|algorithm| plain(algorithm.name()) == plain(name));
+        found.copied().ok_or_else(|| format!("the checksum {name} is unknown; {}", Algorithm::known()))
     }
 
     /// The accepted names, for messages.
     pub(super) fn known() -> String {
-        format!("known are {}", Algorithm::ALL.map(Algorithm::name).join(", "))
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Algorithm::Blake3 => "BLAKE3",
-            Algorithm::Sha512 => "SHA-512",
-            Algorithm::Sha256 => "SHA-256",
-            Algorithm::Sha1 => "SHA-1",
-            Algorithm::Md5 => "MD5",
-        }
+        let names: Vec<_> = Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
+        format!("known are {}", names.join(", "))
     }
 
     pub(super) fn digits(self) -> usize {

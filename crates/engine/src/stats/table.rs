@@ -1,31 +1,8 @@
 //! The one table of all metrics: names, units, help.
 
-macro_rules! names {
-    ($(#[$doc:meta])* $kind:ident { $($(#[doc = $help:literal])* $item:ident = $name:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $kind {
-            $($(#[doc = $help])* $item,)*
-        }
+use crate::words::words;
 
-        impl $kind {
-            /// All, in the order of the table.
-            pub const ALL: &[$kind] = &[$($kind::$item),*];
-
-            /// Its name in reports.
-            pub fn name(self) -> &'static str {
-                match self { $($kind::$item => $name),* }
-            }
-
-            /// Help text of the metric.
-            pub fn help(self) -> &'static str {
-                match self { $($kind::$item => concat!($($help),*).trim_ascii()),* }
-            }
-        }
-    };
-}
-
-names! {
+words! {
     /// Operations that applications request.
     Op {
         /// Read requests of applications.
@@ -71,7 +48,7 @@ names! {
     }
 }
 
-names! {
+words! {
     /// Numbers that belong to no operation and no target.
     Metric {
         /// Bytes copied by the mover.
@@ -199,7 +176,7 @@ names! {
     }
 }
 
-names! {
+words! {
     /// Gauges that are read at each report.
     Level {
         /// Since the start of the daemon.

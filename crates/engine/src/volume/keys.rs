@@ -173,19 +173,3 @@ pub fn tier(given: &Given<'_>) -> Read<u8> {
     let found = tiers.iter().position(|tier| *tier == name).and_then(|at| u8::try_from(at).ok());
     found.ok_or_else(|| format!("There is no such tier. Use one of: {}", tiers.join(", ")))
 }
-
-/// Words with their values, for an enum that is one of a key's choices.
-macro_rules! words {
-    ($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $help:literal])+ $variant:ident = $word:literal,)+ }) => {
-        $(#[doc = $about])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
-            $($(#[doc = $help])+ $variant,)+
-        }
-
-        impl $name {
-            const WORDS: &'static [(&'static str, $name)] = &[$(($word, $name::$variant)),+];
-        }
-    };
-}
-pub(super) use words;

@@ -56,7 +56,7 @@ impl Adapt {
 
     /// Tiers, for `entrepot status`, with files by number; `None` without moves between tiers.
     pub(crate) fn status_of_tiers(&self) -> Option<Tiering> {
-        let policy = self.settings.tiering.policy.word().to_owned();
+        let policy = self.settings.tiering.policy.name().to_owned();
         if !self.has_tiers() {
             return None;
         }

@@ -54,7 +54,7 @@ fn by_digits(digits: usize, name: &str) -> Result<Algorithm, String> {
     if let Some(other) = ["b2", "blake2", "sha3"].into_iter().find(|word| says(word)) {
         return Err(format!("the name of the manifest means {other}; {}", Algorithm::known()));
     }
-    let fits = Algorithm::ALL.into_iter().filter(|algorithm| algorithm.digits() == digits);
+    let fits = Algorithm::ALL.iter().copied().filter(|algorithm| algorithm.digits() == digits);
     let is_blake3 = says("b3") || says("blake3");
     let mut fits = fits.filter(|algorithm| digits != 64 || is_blake3 == (*algorithm == Algorithm::Blake3));
     fits.next().ok_or_else(|| format!("no supported checksum has {digits} digits; {}", Algorithm::known()))

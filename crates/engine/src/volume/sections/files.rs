@@ -1,8 +1,9 @@
 //! The sections about files and the targets that they lie on: `[layout]`, `[mount]`, `[health]`, `[mover]`, `[recovery]`.
 
-use super::super::keys::{DAY, HOUR, SECOND, choice, count, flag, optional, rate, section, size, span, words};
+use super::super::keys::{DAY, HOUR, SECOND, choice, count, flag, optional, rate, section, size, span};
 use super::super::section::Section;
 use crate::file::MirrorWrites;
+use crate::words::words;
 use object::target::TARGETS_MAX;
 use std::time::Duration;
 

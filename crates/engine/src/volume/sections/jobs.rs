@@ -1,7 +1,8 @@
 //! The sections about jobs and their data: `[jobs]`, `[replication]`.
 
-use super::super::keys::{DAY, HOUR, Read, choice, count, flag, parsed, section, size, span, text, texts, words};
+use super::super::keys::{DAY, HOUR, Read, choice, count, flag, parsed, section, size, span, text, texts};
 use super::super::section::Given;
+use crate::words::words;
 use policy::protect::window::Share;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

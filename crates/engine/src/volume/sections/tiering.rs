@@ -1,7 +1,8 @@
 //! `[tiering]`, in the words of `entrepot-lab sim tier`.
 
-use super::super::keys::{DAY, HOUR, choice, count, flag, percent, section, size, span, tier, words};
+use super::super::keys::{DAY, HOUR, choice, count, flag, percent, section, size, span, tier};
 use super::super::section::{Given, Section, integer};
+use crate::words::words;
 use policy::Time;
 use policy::tier::cost::DeviceCost;
 use policy::tier::machine::Window;
@@ -20,13 +21,6 @@ words! {
         WsRos = "ws-ros",
         /// By how often anything was accessed so far.
         Lfu = "lfu",
-    }
-}
-
-impl TieringPolicy {
-    /// Its word in `volume.toml`.
-    pub fn word(self) -> &'static str {
-        TieringPolicy::WORDS.iter().find(|(_, policy)| *policy == self).map_or("", |(word, _)| word)
     }
 }
 
