@@ -46,7 +46,7 @@ impl Mover {
 
     fn names<'a>(&self, objects: impl Iterator<Item = &'a (TargetId, ObjectId)>) -> Vec<String> {
         let targets: BTreeSet<TargetId> = objects.map(|(target, _)| *target).collect();
-        targets.into_iter().map(|target| name_of(&self.pool.targets, target)).collect()
+        targets.into_iter().map(|target| self.pool.targets.name_of(target)).collect()
     }
 }
 
@@ -57,13 +57,9 @@ fn objects(layout: &Layout) -> BTreeSet<(TargetId, ObjectId)> {
 /// Text of an error, with the name of its target instead of its number.
 pub fn said(targets: &Targets, error: &Error) -> String {
     match error {
-        Error::Target { target, error } => format!("target {}: {error}", name_of(targets, *target)),
+        Error::Target { target, error } => format!("target {}: {error}", targets.name_of(*target)),
         other => other.to_string(),
     }
-}
-
-fn name_of(targets: &Targets, target: TargetId) -> String {
-    targets.get(target).map_or_else(|| target.to_string(), |target| target.name().to_string())
 }
 
 /// Mechanism of a change without a recorded cause.
@@ -81,7 +77,7 @@ fn mechanism(reason: Reason) -> &'static str {
 
 /// Reason of a change of a layout, for people.
 pub fn words(targets: &Targets, reason: Reason) -> String {
-    let name = |target: TargetId| name_of(targets, target);
+    let name = |target: TargetId| targets.name_of(target);
     match reason {
         Reason::Grown => "it grew beyond the segments that it had".into(),
         Reason::StagedIn => "it was staged in with a known size".into(),

@@ -177,6 +177,11 @@ impl Targets {
         self.table.read().values().find(|target| target.name() == name).cloned()
     }
 
+    /// Name of a target; its number if there is no such target.
+    pub fn name_of(&self, id: TargetId) -> String {
+        self.get(id).map_or_else(|| id.to_string(), |target| target.name().to_owned())
+    }
+
     /// All targets, by number.
     pub fn all(&self) -> Vec<Arc<Target>> {
         self.table.read().values().cloned().collect()

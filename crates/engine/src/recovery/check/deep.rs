@@ -271,7 +271,7 @@ impl Checker {
                 _ => Outcome::Lost,
             };
             let mut finding = Finding::of(names, wrong.kind, outcome);
-            (finding.object, finding.target) = (object.id.to_string(), self.name_of(object.target));
+            (finding.object, finding.target) = (object.id.to_string(), self.volume.targets().name_of(object.target));
             finding.missing_bytes = if recoverable { 0 } else { wrong.range.end - wrong.range.start };
             finding.range = Some(wrong.range);
             let index = found.report.findings.len();

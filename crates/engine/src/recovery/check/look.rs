@@ -334,7 +334,7 @@ impl Checker {
         for ((at, object), wrong) in layout.objects().zip(&wrong) {
             found.report.objects += 1;
             if let Some(other) = found.named.insert(object.id, inode).filter(|other| *other != inode) {
-                let target = self.name_of(object.target);
+                let target = self.volume.targets().name_of(object.target);
                 found.report.findings.push(Finding::named_twice(names, object.id, target, other));
             }
             let segment = &layout.mirrors[at.mirror].segments[at.segment];
@@ -354,7 +354,7 @@ impl Checker {
             };
             let mut finding = Finding::of(names, *kind, outcome);
             finding.object = object.id.to_string();
-            finding.target = self.name_of(object.target);
+            finding.target = self.volume.targets().name_of(object.target);
             finding.missing_bytes = if healthy_copies > 0 { 0 } else { bytes };
             let (path, finding_at) = (names.to_vec(), found.report.findings.len());
             found.report.findings.push(finding);
@@ -474,10 +474,6 @@ impl Checker {
             let why = "compute them again with `entrepot source set --verify`".to_string();
             found.report.findings.push(Finding::of(names, FindingKind::SumsMissing, Outcome::Failed(why)));
         }
-    }
-
-    pub(super) fn name_of(&self, target: TargetId) -> String {
-        self.volume.targets().get(target).map_or_else(|| target.to_string(), |t| t.name().to_string())
     }
 }
 

@@ -249,7 +249,7 @@ impl Checker {
                 )
             };
             let mut finding = Finding::of(&[], FindingKind::Orphan, outcome);
-            (finding.object, finding.target) = (object.to_string(), self.name_of(target));
+            (finding.object, finding.target) = (object.to_string(), self.volume.targets().name_of(target));
             found.report.findings.push(finding);
         }
         Ok(())

@@ -195,7 +195,7 @@ impl Checker {
         if walked.is_ok() && !found.to_compare.is_empty() {
             left = self.compare_file(names, &mut found, paced, compared, stop).err().map(|error| match error {
                 Error::Target { target, .. } if self.is_elsewhere(target) => {
-                    format!("target {} is reached by other nodes only", self.name_of(target))
+                    format!("target {} is reached by other nodes only", self.volume.targets().name_of(target))
                 }
                 other => other.to_string(),
             });

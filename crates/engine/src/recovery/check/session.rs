@@ -159,7 +159,7 @@ impl Work {
     fn note_named_twice(&mut self, object: ObjectId, inode: u64, other: u64) {
         let lists = self.found.there.iter();
         let target = lists.filter(|(_, objects)| objects.contains(&object)).map(|(target, _)| *target).next();
-        let target = target.map_or(String::new(), |target| self.checker.name_of(target));
+        let target = target.map_or(String::new(), |target| self.checker.volume.targets().name_of(target));
         let names = self.checker.names_of(inode, &self.found).unwrap_or_default();
         self.found.report.findings.push(super::Finding::named_twice(&names, object, target, other));
     }
