@@ -276,8 +276,9 @@ fn site(uri: &str) -> String {
 }
 
 fn event(path: PathBuf, tally: &Tally) -> RecoveryEvent {
-    let (n_stripes, lost) = (tally.recovered_stripes(), tally.lost_stripes());
-    let what = match lost {
+    let cost = tally.cost();
+    let n_stripes = cost.recovered_stripes;
+    let what = match cost.lost_stripes {
         0 => "lost stripes could not be recovered".to_string(),
         lost => format!("{n_stripes} of {lost} lost stripes recovered from the source"),
     };
@@ -286,7 +287,7 @@ fn event(path: PathBuf, tally: &Tally) -> RecoveryEvent {
         path,
         what,
         n_stripes,
-        fetched_bytes: tally.fetched_bytes(),
-        reader_wait_ms_max: tally.reader_wait_max().as_millis() as u64,
+        fetched_bytes: cost.fetched_bytes,
+        reader_wait_ms_max: cost.reader_wait_max.as_millis() as u64,
     }
 }

@@ -18,7 +18,7 @@ mod tests;
 pub use check::world;
 pub use check::{Answered, Notice, Peers, Report, Scrubbed, Starts, TaskRequest, Together};
 pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Left, Lost, Outcome, Part};
-pub use tally::Tally;
+pub use tally::{Cost, Tally};
 
 use crate::file::{File, Pool, Recover};
 use crate::source::Opener;

@@ -207,7 +207,8 @@ impl Driver {
                 Action::Wake { waiter, outcome } => {
                     if let Some((key, wait)) = state.waiters.remove(&waiter) {
                         if let Some(case) = state.cases.get(&key) {
-                            case.tally.waited(wait.began.elapsed());
+                            let waited = wait.began.elapsed();
+                            case.tally.count(|cost| cost.reader_wait_max = cost.reader_wait_max.max(waited));
                         }
                         wait.tell(outcome);
                     }

@@ -51,7 +51,7 @@ impl Driver {
         match fetched {
             Ok(()) => {
                 self.stats.add(Metric::RecoveryStripes, 1);
-                spare.tally.recovered();
+                spare.tally.count(|cost| cost.recovered_stripes += 1);
                 self.handle(Event::Patched { key, row });
             }
             Err(Failure { kind, text }) => {
@@ -103,7 +103,7 @@ impl Driver {
         bytes.resize((range.end - range.start) as usize, 0);
         remote.read_at(&source.place.version, range.start, &mut bytes)?;
         self.stats.add(Metric::RecoveryBytes, bytes.len() as u64);
-        spare.tally.fetched(bytes.len() as u64);
+        spare.tally.count(|cost| cost.fetched_bytes += bytes.len() as u64);
         self.verify(spare, range.start, &bytes)?;
         let skip = (chunk.file_offset - range.start) as usize;
         BLOCK.set(self.write(spare, chunk.object_offset, bytes, skip..skip + chunk.len as usize)?);

@@ -25,7 +25,7 @@ impl Driver {
             Ok(spare) => {
                 let (rows, sources) = (spare.rows(), spare.sources.len() as u32);
                 self.stats.add(Metric::RecoveryStripesLost, rows);
-                case.tally.lost(rows);
+                case.tally.count(|cost| cost.lost_stripes = rows);
                 let new_object = spare.new.id;
                 self.log.note(
                     self.name_of(key),

@@ -120,7 +120,7 @@ impl Driver {
             !wanted.is_empty()
         })?;
         self.stats.add(Metric::RecoveryBytes, start);
-        spare.tally.fetched(start);
+        spare.tally.count(|cost| cost.fetched_bytes += start);
         failed.map_or(Ok(()), Err)
     }
 
