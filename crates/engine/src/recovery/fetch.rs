@@ -19,9 +19,16 @@ thread_local! {
 }
 
 /// Reason why a row could not be fetched.
+#[derive(Clone)]
 pub(super) struct Failure {
     pub kind: FetchError,
     pub text: String,
+}
+
+impl Failure {
+    pub fn new(kind: FetchError, text: impl Into<String>) -> Failure {
+        Failure { kind, text: text.into() }
+    }
 }
 
 impl From<SourceError> for Failure {
@@ -31,7 +38,7 @@ impl From<SourceError> for Failure {
             SourceError::Permanent(_) | SourceError::Denied(_) => FetchError::Permanent,
             SourceError::Changed(_) => FetchError::Changed,
         };
-        Failure { kind, text: e.to_string() }
+        Failure::new(kind, e.to_string())
     }
 }
 
@@ -46,7 +53,7 @@ impl Driver {
             (Some(chunk), _) if self.take_over(&spare, &chunk) => Ok(()),
             (Some(chunk), Some(source)) => self.fetch_chunk(&spare, source, row, &chunk),
             (None, _) => Ok(()), // beyond the end there is nothing to fetch
-            (_, None) => Err(Failure { kind: FetchError::Permanent, text: "there is no such source".into() }),
+            (_, None) => Err(Failure::new(FetchError::Permanent, "there is no such source")),
         };
         match fetched {
             Ok(()) => {
@@ -59,7 +66,7 @@ impl Driver {
                 if kind == FetchError::Passing {
                     self.stats.add(Metric::RecoveryRetries, 1);
                 }
-                self.log.warn(self.name_of(key), format!("stripe {row} of {} from {uri}: {text}", self.name_of(key)));
+                self.warn(key, |name| format!("stripe {row} of {name} from {uri}: {text}"));
                 self.handle(Event::FetchFailed { key, row, kind });
             }
         }
@@ -76,14 +83,8 @@ impl Driver {
         let (handle, offset, len) = (handle.clone(), chunk.object_offset, chunk.len as usize);
         let read = target.run(move |_| {
             let mut bytes = vec![0; len];
-            let mut filled = 0;
-            while filled < len {
-                match handle.read_at(offset + filled as u64, &mut bytes[filled..])? {
-                    0 => break,
-                    n => filled += n,
-                }
-            }
-            Ok((filled == len).then_some(bytes))
+            let read = handle.read_at(offset, &mut bytes)?;
+            Ok((read == len).then_some(bytes))
         });
         let Ok(Some(bytes)) = read else { return false };
         self.verify(spare, chunk.file_offset, &bytes).is_ok() && self.write(spare, offset, bytes, 0..len).is_ok()
@@ -92,7 +93,7 @@ impl Driver {
     fn fetch_chunk(&self, spare: &Spare, source: &RecordedSource, row: u64, chunk: &Chunk) -> Result<(), Failure> {
         if spare.sums.is_none() && !source.place.version.tells_apart() {
             let text = "the checksums are gone, and the file cannot be verified without them";
-            return Err(Failure { kind: FetchError::Permanent, text: text.into() });
+            return Err(Failure::new(FetchError::Permanent, text));
         }
         let remote = source.open(&*self.opener)?;
         if !source.has_ranges(&*remote)? {
@@ -119,11 +120,10 @@ impl Driver {
                 Ok(true) => {}
                 Ok(false) => {
                     let text = format!("the checksum of bytes from {} does not match", number * sums.stripe_bytes());
-                    return Err(Failure { kind: FetchError::BadChecksum, text });
+                    return Err(Failure::new(FetchError::BadChecksum, text));
                 }
                 Err(e) => {
-                    let text = format!("the checksums cannot be read: {e}");
-                    return Err(Failure { kind: FetchError::Permanent, text });
+                    return Err(Failure::new(FetchError::Permanent, format!("the checksums cannot be read: {e}")));
                 }
             }
         }
@@ -146,10 +146,8 @@ impl Driver {
             handle.begin_sync(offset, part.len() as u64);
             Ok(bytes)
         };
-        spare.target.run(write).map_err(|e| Failure {
-            kind: FetchError::Permanent,
-            text: format!("target {} cannot take it: {e}", spare.target.name()),
-        })
+        let failed = |e| format!("target {} cannot take it: {e}", spare.target.name());
+        spare.target.run(write).map_err(|e| Failure::new(FetchError::Permanent, failed(e)))
     }
 }
 

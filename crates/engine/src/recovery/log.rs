@@ -22,39 +22,24 @@ impl Log {
         Log { events, tallies: Mutex::default() }
     }
 
-    /// Records a remark about a file.
-    pub fn note(&self, path: String, text: String) {
-        tracing::info!("{text}");
-        self.push(path, text);
-    }
-
-    /// Records a failure of a file.
-    pub fn warn(&self, path: String, text: String) {
-        tracing::warn!("{text}");
-        self.push(path, text);
-    }
-
-    fn push(&self, path: String, text: String) {
+    /// Records an event of a file.
+    pub fn record(&self, path: String, text: String) {
         self.events.record(Event { path: Some(path), by: Some("recovery".into()), ..Event::new(Kind::Recovery, text) });
     }
 
     /// Adds the tally of a recovery that begins.
     pub fn count(&self, tally: Arc<Tally>) {
-        push(&self.tallies, tally);
+        let mut tallies = self.tallies.lock();
+        if tallies.len() == ENTRIES_MAX {
+            tallies.pop_front();
+        }
+        tallies.push_back(tally);
     }
 
     /// Tallies of the last recoveries, oldest first.
     pub fn tallies(&self) -> Vec<Arc<Tally>> {
         self.tallies.lock().iter().cloned().collect()
     }
-}
-
-fn push<T>(entries: &Mutex<VecDeque<T>>, entry: T) {
-    let mut entries = entries.lock();
-    if entries.len() == ENTRIES_MAX {
-        entries.pop_front();
-    }
-    entries.push_back(entry);
 }
 
 /// Nanoseconds since 1970.

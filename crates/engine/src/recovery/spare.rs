@@ -27,22 +27,19 @@ impl Driver {
                 self.stats.add(Metric::RecoveryStripesLost, rows);
                 case.tally.count(|cost| cost.lost_stripes = rows);
                 let new_object = spare.new.id;
-                self.log.note(
-                    self.name_of(key),
+                self.note(key, |name| {
                     format!(
-                        "recovering {}: target {} lost {rows} stripes, target {} takes its place, from {}",
-                        self.name_of(key),
-                        self.target_name(spare.lost.target),
+                        "recovering {name}: target {} lost {rows} stripes, target {} takes its place, from {}",
+                        self.pool.targets.name_of(spare.lost.target),
                         spare.target.name(),
                         spare.sources[0].place.uri,
-                    ),
-                );
+                    )
+                });
                 case.set_spare(Arc::new(spare));
                 self.handle(Event::SpareReady { key, new_object, rows, sources });
             }
             Err(e) => {
-                self.log
-                    .warn(self.name_of(key), format!("a lost part of {} cannot be recovered: {e}", self.name_of(key)));
+                self.warn(key, |name| format!("a lost part of {name} cannot be recovered: {e}"));
                 self.handle(Event::SpareFailed(key));
             }
         }
@@ -77,7 +74,9 @@ impl Driver {
         let sums = Sums::open(&self.side, layout.file, record.stripe_bytes, size)?;
         if sums.is_none() && record.stripe_bytes > 0 {
             let name = self.shown(file, layout.file);
-            self.log.warn(name.clone(), format!("the checksums of {name} are gone; its recovery is not verified"));
+            let text = format!("the checksums of {name} are gone; its recovery is not verified");
+            tracing::warn!("{text}");
+            self.log.record(name, text);
         }
         let earlier = self.earlier(lost).filter(|_| sums.is_some());
         let new = Object { state: ObjectState::Partial, ..Object::whole(id, target.id()) };
@@ -121,8 +120,7 @@ impl Driver {
         match changed {
             Ok(_) => self.handle(Event::Published(key)),
             Err(e) => {
-                self.log
-                    .warn(self.name_of(key), format!("{}: the layout could not be changed: {e}", self.name_of(key)));
+                self.warn(key, |name| format!("{name}: the layout could not be changed: {e}"));
                 self.handle(Event::PublishFailed(key));
             }
         }
@@ -145,10 +143,7 @@ impl Driver {
                     self.pool.remove_object(spare.lost.target, spare.lost.id);
                 }
                 Err(e) => {
-                    self.log.warn(
-                        self.name_of(key),
-                        format!("{} is recovered but could not be completed: {e}", self.name_of(key)),
-                    );
+                    self.warn(key, |name| format!("{name} is recovered but could not be completed: {e}"));
                     self.remove_lost_of_removed(&case);
                     let why = policy::protect::recovery::Why::NotPublished;
                     self.ended(key, Finished::Failed { why, rows_failed: 0 }, false);
@@ -159,10 +154,7 @@ impl Driver {
                 self.stats.add(Metric::RecoveryFailures, 1);
                 let lost = if rows_failed > 0 { format!("{rows_failed} stripes") } else { "a part".to_string() };
                 let reason = super::reason(why);
-                self.log.warn(
-                    self.name_of(key),
-                    format!("{lost} of {} could not be recovered: {reason}", self.name_of(key)),
-                );
+                self.warn(key, |name| format!("{lost} of {name} could not be recovered: {reason}"));
                 self.ended(key, result, rows_failed > 0);
             }
         }
@@ -190,14 +182,30 @@ impl Driver {
             let at = position(layout, spare.new.id).ok_or_else(|| no("the layout changed in between"))?;
             layout.complete_object(at, now, Reason::Recovered).map_err(|e| no(&e.to_string()))
         })?;
-        self.log.note(self.name_of(key), format!("recovered {}: {} stripes", self.name_of(key), spare.rows()));
+        self.note(key, |name| format!("recovered {name}: {} stripes", spare.rows()));
         Ok(spare)
     }
 }
 
 impl Driver {
+    /// Records a remark about the file under recovery, by its name.
+    fn note(&self, key: Key, text: impl FnOnce(&str) -> String) {
+        let name = self.name_of(key);
+        let text = text(&name);
+        tracing::info!("{text}");
+        self.log.record(name, text);
+    }
+
+    /// As `note`, for a failure.
+    pub(super) fn warn(&self, key: Key, text: impl FnOnce(&str) -> String) {
+        let name = self.name_of(key);
+        let text = text(&name);
+        tracing::warn!("{text}");
+        self.log.record(name, text);
+    }
+
     /// Path of the file under recovery, for messages.
-    pub(super) fn name_of(&self, key: Key) -> String {
+    fn name_of(&self, key: Key) -> String {
         match self.case(key).and_then(|case| case.file()) {
             Some(file) => self.shown(&file, key.file),
             None => self.pool.name_of(key.file),
@@ -206,10 +214,6 @@ impl Driver {
 
     fn shown(&self, file: &File, id: FileId) -> String {
         file.shown_below(&self.tree).unwrap_or_else(|| self.pool.name_of(id))
-    }
-
-    fn target_name(&self, id: TargetId) -> String {
-        self.pool.targets.get(id).map_or_else(|| id.to_string(), |target| target.name().to_string())
     }
 }
 

@@ -28,7 +28,7 @@ struct Progress {
     bad: BTreeSet<u64>,
     /// Number of sweeps that ended.
     ended: u64,
-    failed: Option<(FetchError, String)>,
+    failed: Option<Failure>,
 }
 
 /// Callback of a sweep for each row that passed: the row, and whether it was kept.
@@ -44,13 +44,12 @@ impl Sweep {
                 return Ok(());
             }
             if state.bad.contains(&row) {
-                let text = "the checksum of the stripe does not match".to_string();
-                return Err(Failure { kind: FetchError::BadChecksum, text });
+                return Err(Failure::new(FetchError::BadChecksum, "the checksum of the stripe does not match"));
             }
             if state.ended > seen
-                && let Some((kind, text)) = &state.failed
+                && let Some(failure) = &state.failed
             {
-                return Err(Failure { kind: *kind, text: text.clone() });
+                return Err(failure.clone());
             }
             if !state.running {
                 break;
@@ -71,17 +70,14 @@ impl Sweep {
         let mut state = self.state.lock();
         state.running = false;
         state.ended += 1;
-        state.failed = match &result {
-            Ok(()) => Some((FetchError::Passing, "the source ended before the stripe".to_string())),
-            Err(e) => Some((e.kind, e.text.clone())),
-        };
+        state.failed = Some(result.clone().err().unwrap_or_else(ended_early));
         self.bell.notify_all();
         if state.done.contains(&row) { Ok(()) } else { result.and(Err(ended_early())) }
     }
 }
 
 fn ended_early() -> Failure {
-    Failure { kind: FetchError::Passing, text: "the source ended before the stripe".into() }
+    Failure::new(FetchError::Passing, "the source ended before the stripe")
 }
 
 impl Driver {
@@ -102,8 +98,7 @@ impl Driver {
                 let room = (unit.min(spare.size - start) as usize).saturating_sub(block.len());
                 let take = room.min(bytes.len());
                 if take == 0 {
-                    failed =
-                        Some(Failure { kind: FetchError::Changed, text: "the source is longer than it was".into() });
+                    failed = Some(Failure::new(FetchError::Changed, "the source is longer than it was"));
                     return false;
                 }
                 block.extend_from_slice(&bytes[..take]);
