@@ -16,7 +16,7 @@ mod tests;
 
 #[cfg(any(test, feature = "doubles"))]
 pub use check::world;
-pub use check::{Answered, Notice, Peers, Report, Scrubbed, Starts, TaskRequest, Together};
+pub use check::{Answered, Notice, Peers, Report, Scrubbed, ScrubbedFile, Starts, TaskRequest, Together};
 pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Left, Lost, Outcome, Part};
 pub use tally::{Cost, Tally};
 

@@ -21,7 +21,7 @@ pub mod world;
 pub use left::Left;
 pub use lost::{Lost, Starts};
 pub use request::{Notice, TaskRequest};
-pub use scrub::Scrubbed;
+pub use scrub::{Scrubbed, ScrubbedFile};
 pub use together::{Answered, Peers, Together};
 
 use super::Repair;

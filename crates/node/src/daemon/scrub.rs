@@ -8,7 +8,7 @@ use crate::control::answers::{self, Pass};
 use crate::control::{Caller, Problem, Responder, Scrub as Asked};
 use crate::{Error, Result};
 use engine::events::Kind;
-use engine::recovery::{Outcome, Scrubbed};
+use engine::recovery::{Outcome, Scrubbed, ScrubbedFile};
 use engine::stage::Stop;
 use engine::stats::{Metric, Stats};
 use meta::records;
@@ -43,13 +43,13 @@ impl Pass {
     }
 
     fn take(&mut self, scrubbed: Scrubbed<'_>, stats: &Stats) -> bool {
-        let (path, findings, mended_bytes, left) = match scrubbed {
+        let (path, ScrubbedFile { findings, mended_bytes, left }) = match scrubbed {
             Scrubbed::Bytes(bytes) => {
                 self.bytes += bytes;
                 stats.add(Metric::ScrubBytes, bytes);
                 return false;
             }
-            Scrubbed::File { path, findings, mended_bytes, left } => (path, findings, mended_bytes, left),
+            Scrubbed::File(path, file) => (path, file),
         };
         self.files += 1;
         path.clone_into(&mut self.after);

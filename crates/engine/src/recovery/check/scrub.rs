@@ -22,17 +22,19 @@ const ASK_EVERY: Duration = Duration::from_secs(30);
 pub enum Scrubbed<'a> {
     /// Number of bytes compared in a file.
     Bytes(u64),
-    /// A file is done; with its findings and their outcomes.
-    File {
-        /// Path below the mount's root.
-        path: &'a str,
-        /// Findings, with their outcomes.
-        findings: Vec<Finding>,
-        /// Bytes of the rebuilt objects.
-        mended_bytes: u64,
-        /// Reason why the file was not compared.
-        left: Option<String>,
-    },
+    /// A file is done; with its path below the mount's root.
+    File(&'a str, ScrubbedFile),
+}
+
+/// Result for one file.
+#[derive(Debug, Default)]
+pub struct ScrubbedFile {
+    /// Findings, with their outcomes.
+    pub findings: Vec<Finding>,
+    /// Bytes of the rebuilt objects.
+    pub mended_bytes: u64,
+    /// Reason why the file was not compared.
+    pub left: Option<String>,
 }
 
 /// Targets and their objects at the last check.
@@ -40,13 +42,6 @@ struct LastListing {
     at: Instant,
     there: BTreeMap<TargetId, HashSet<ObjectId>>,
     elsewhere: BTreeSet<TargetId>,
-}
-
-/// Result for one file.
-struct Done {
-    findings: Vec<Finding>,
-    mended_bytes: u64,
-    left: Option<String>,
 }
 
 /// Whether a finding is about wrong bytes. Only these are the scrub's work.
@@ -107,16 +102,8 @@ impl Checker {
                     if stop.is_set() {
                         return Ok(false);
                     }
-                    let path = names.join("/");
-                    told(match done {
-                        Ok(Done { findings, mended_bytes, left }) => {
-                            Scrubbed::File { path: &path, findings, mended_bytes, left }
-                        }
-                        Err(error) => {
-                            let left = Some(error.to_string());
-                            Scrubbed::File { path: &path, findings: Vec::new(), mended_bytes: 0, left }
-                        }
-                    });
+                    let failed = |error: Error| ScrubbedFile { left: Some(error.to_string()), ..Default::default() };
+                    told(Scrubbed::File(&names.join("/"), done.unwrap_or_else(failed)));
                 }
                 _ => {}
             }
@@ -137,7 +124,7 @@ impl Checker {
         paced: Paced<'_>,
         told: &mut dyn FnMut(Scrubbed<'_>),
         stop: &Stop,
-    ) -> Result<Done> {
+    ) -> Result<ScrubbedFile> {
         let told = parking_lot::Mutex::new(told);
         let compared = |bytes| (told.lock())(Scrubbed::Bytes(bytes));
         let (mut found, left) = self.look_into(names, asked, paced, &compared, stop)?;
@@ -176,7 +163,7 @@ impl Checker {
             };
             findings.retain(|finding| finding.outcome == Outcome::Repaired || is_there(finding));
         }
-        Ok(Done { findings, mended_bytes, left })
+        Ok(ScrubbedFile { findings, mended_bytes, left })
     }
 
     /// Scans one file, its objects and its bytes. Also returns why the bytes could not be compared.

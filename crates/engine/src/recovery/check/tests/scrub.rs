@@ -1,7 +1,7 @@
 //! Scrubs of a real volume in a temporary directory.
 
 use super::*;
-use crate::recovery::Scrubbed;
+use crate::recovery::{Scrubbed, ScrubbedFile};
 use policy::layout::Placement;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ fn scrub(c: &Checked, after: Option<&str>, until: usize) -> ScrubRun {
     let (mut all, stop) = (ScrubRun::default(), Stop::default());
     let mut take = |scrubbed: Scrubbed<'_>| match scrubbed {
         Scrubbed::Bytes(bytes) => all.bytes += bytes,
-        Scrubbed::File { path, findings, left, .. } => {
+        Scrubbed::File(path, ScrubbedFile { findings, left, .. }) => {
             all.paths.push(path.to_owned());
             all.findings.extend(findings);
             all.left.extend(left);
