@@ -45,7 +45,7 @@ struct Wrong {
 }
 
 /// The objects of each mirror that differ, by position.
-type Differ = BTreeMap<(usize, usize, usize), Wrong>;
+type Differ = BTreeMap<Position, Wrong>;
 
 /// Rate limiter of reads: waits until that number of bytes may be read.
 pub(super) type Paced<'a> = &'a dyn Fn(u64) -> Result<()>;
@@ -126,7 +126,7 @@ impl Checker {
             at += len;
         }
         let known = |o: &Object| found.report.findings.iter().any(|f| f.object == o.id.to_string());
-        differ.retain(|at, _| object_at(&layout, *at).is_some_and(|o| !known(o)));
+        differ.retain(|at, _| layout.object(*at).is_some_and(|o| !known(o)));
         self.note_differences(&file, &layout, names, &with, differ, found);
         Ok(())
     }
@@ -227,8 +227,7 @@ impl Checker {
         let all = wrong.into_iter().map(|one| (one, kind));
         for ((mirror, range), kind) in all.chain(unreadable.into_iter().map(|one| (one, FindingKind::Unreadable))) {
             for piece in layout.mirrors[mirror].pieces(mirror, range.start, range.end - range.start) {
-                let at = (piece.at.mirror, piece.at.segment, piece.at.index);
-                note(&mut differ, (at, Wrong { kind, range: range.clone(), is_elsewhere }));
+                note(&mut differ, (piece.at, Wrong { kind, range: range.clone(), is_elsewhere }));
             }
         }
         Ok((!differ.is_empty()).then_some(differ))
@@ -252,13 +251,12 @@ impl Checker {
         found: &mut Found,
     ) {
         let sums = matches!(with, With::Sums(..));
-        let wrong: BTreeSet<usize> = differ.keys().map(|(mirror, ..)| *mirror).collect();
+        let wrong: BTreeSet<usize> = differ.keys().map(|at| at.mirror).collect();
         let differ_freely = differ.values().any(|wrong| wrong.kind == FindingKind::MirrorsDiffer);
         let healthy_copies = if differ_freely { 0 } else { (layout.in_sync_count() - wrong.len()) as u32 };
-        for ((mirror, segment, index), wrong) in differ {
-            let at = Position { mirror, segment, index };
+        for (at, wrong) in differ {
             let Some(object) = layout.object(at).copied() else { continue };
-            let bytes = object_len(&layout.mirrors[mirror].segments[segment], index, file.size());
+            let bytes = object_len(&layout.mirrors[at.mirror].segments[at.segment], at.index, file.size());
             let is_elsewhere = wrong.is_elsewhere || healthy_copies > 0;
             let recoverable = wrong.kind != FindingKind::MirrorsDiffer && (is_elsewhere || file.is_recoverable());
             let outcome = match wrong.kind {
@@ -274,28 +272,17 @@ impl Checker {
             (finding.object, finding.target) = (object.id.to_string(), self.volume.targets().name_of(object.target));
             finding.missing_bytes = if recoverable { 0 } else { wrong.range.end - wrong.range.start };
             finding.range = Some(wrong.range);
-            let index = found.report.findings.len();
-            found.report.findings.push(finding);
             if recoverable {
-                found.candidates.push(Candidate {
-                    finding: index,
-                    path: names.to_vec(),
-                    file: layout.file,
-                    at,
-                    object,
-                    bytes,
-                    healthy_copies,
-                    recoverable,
-                    damaged: true,
-                    proven: sums,
-                });
+                let candidate = Candidate::of(found.report.findings.len(), names, layout.file, (at, object));
+                found.candidates.push(Candidate { bytes, healthy_copies, damaged: true, proven: sums, ..candidate });
             }
+            found.report.findings.push(finding);
         }
     }
 }
 
 /// Merges a problem of an object with earlier ones.
-fn note(differ: &mut Differ, (at, new): ((usize, usize, usize), Wrong)) {
+fn note(differ: &mut Differ, (at, new): (Position, Wrong)) {
     match differ.get_mut(&at) {
         Some(known) => {
             known.range = known.range.start.min(new.range.start)..known.range.end.max(new.range.end);
@@ -307,8 +294,4 @@ fn note(differ: &mut Differ, (at, new): ((usize, usize, usize), Wrong)) {
         }
         None => drop(differ.insert(at, new)),
     }
-}
-
-fn object_at(layout: &Layout, (mirror, segment, index): (usize, usize, usize)) -> Option<&Object> {
-    layout.object(Position { mirror, segment, index })
 }

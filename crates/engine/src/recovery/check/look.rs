@@ -101,6 +101,24 @@ pub(super) struct Candidate {
     pub proven: bool,
 }
 
+impl Candidate {
+    /// An object that another mirror or a source has.
+    pub fn of(finding: usize, names: &[String], file: FileId, (at, object): (Position, Object)) -> Candidate {
+        Candidate {
+            finding,
+            path: names.to_vec(),
+            file,
+            at,
+            object,
+            bytes: 0,
+            healthy_copies: 0,
+            recoverable: true,
+            damaged: false,
+            proven: false,
+        }
+    }
+}
+
 /// Path of the directory that a walk below `names` is in.
 fn shown(names: &[String], walk: &Descent) -> String {
     let below = walk.directory();
@@ -356,39 +374,17 @@ impl Checker {
             finding.object = object.id.to_string();
             finding.target = self.volume.targets().name_of(object.target);
             finding.missing_bytes = if healthy_copies > 0 { 0 } else { bytes };
-            let (path, finding_at) = (names.to_vec(), found.report.findings.len());
+            let candidate = Candidate::of(found.report.findings.len(), names, layout.file, (at, *object));
             found.report.findings.push(finding);
-            let (file, object) = (layout.file, *object);
-            found.candidates.push(Candidate {
-                finding: finding_at,
-                path,
-                file,
-                at,
-                object,
-                bytes,
-                healthy_copies,
-                recoverable,
-                damaged,
-                proven: damaged,
-            });
+            let proven = damaged;
+            found.candidates.push(Candidate { bytes, healthy_copies, recoverable, damaged, proven, ..candidate });
         }
         for (mirror, _) in layout.mirrors.iter().enumerate().filter(|(_, m)| m.state == MirrorState::Stale) {
             let at = Position { mirror, segment: 0, index: 0 };
             let Some(object) = layout.object(at).copied() else { continue };
-            let (path, finding, file) = (names.to_vec(), found.report.findings.len(), layout.file);
+            let candidate = Candidate::of(found.report.findings.len(), names, layout.file, (at, object));
             found.report.findings.push(Finding::of(names, FindingKind::MirrorStale, Outcome::Repairable));
-            found.candidates.push(Candidate {
-                finding,
-                path,
-                file,
-                at,
-                object,
-                bytes: size,
-                healthy_copies: 1,
-                recoverable: true,
-                damaged: false,
-                proven: false,
-            });
+            found.candidates.push(Candidate { bytes: size, healthy_copies: 1, ..candidate });
         }
         self.look_for_sums(file, layout, names, found);
     }
