@@ -9,11 +9,11 @@ use super::{CheckOptions, Checker, Finding, FindingKind, Outcome};
 use crate::Result;
 use crate::file::File;
 use crate::stage::Stop;
-use object::host::{fstat, remembered};
+use object::host::fstat;
 use object::target::TargetError;
 use policy::{ObjectId, TargetId};
 use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::fs::{self, Dir, FileType, Mode, OFlags};
+use rustix::fs::{Dir, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -108,14 +108,8 @@ impl Checker {
     fn stubs_in(&self, dir: BorrowedFd<'_>, files: &mut Vec<Arc<File>>) -> Result<()> {
         for entry in Dir::read_from(dir)? {
             let entry = entry?;
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let fd = match fs::openat(dir, entry.file_name(), flags, Mode::empty()) {
-                Err(Errno::NOENT) => continue,
-                opened => opened?,
-            };
-            if FileType::from_raw_mode(remembered(&fd)?.st_mode) == FileType::RegularFile && is_stub(entry.file_name())
-            {
-                files.push(self.files.get_or_open(fd)?);
+            if is_stub(entry.file_name()) {
+                files.extend(self.files.open_at(dir, entry.file_name())?);
             }
         }
         Ok(())
