@@ -84,11 +84,7 @@ impl Mover {
             self.collects.store(false, Ordering::Release);
             return Ok(0);
         };
-        let mut spared = Vec::new();
-        for target in self.pool.targets.all() {
-            let garbage = self.state.garbage_of(target.id(), usize::MAX >> 1)?;
-            spared.extend(garbage.into_iter().filter(|o| named.contains(o)).map(|o| (target.id(), o)));
-        }
+        let spared: Vec<_> = self.garbage()?.into_iter().filter(|(_, object)| named.contains(object)).collect();
         self.state.garbage_removed(&spared)?;
         Ok(spared.len())
     }

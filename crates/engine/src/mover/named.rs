@@ -1,6 +1,7 @@
 //! The verbs with explicitly named targets.
 
 use super::Mover;
+use super::verbs::segment_in_sync;
 use crate::file::{File, NewObjects};
 use crate::{Error, Result};
 use object::target::State;
@@ -37,10 +38,7 @@ impl Mover {
         }
         to.iter().try_for_each(|target| self.takes_objects(*target))?;
         self.transform(file, "move segment", Reason::Moved, |old, made| {
-            let there = old.mirrors.get(mirror).filter(|m| m.state == MirrorState::InSync);
-            let Some(there) = there.and_then(|m| m.segments.get(segment)) else {
-                return Err(Error::Invalid(format!("the file has no segment {segment} in a mirror {mirror} in sync")));
-            };
+            let there = segment_in_sync(old, mirror, segment)?;
             let objects = to.iter().map(|target| self.object_on(*target, made)).collect::<Result<_>>()?;
             let mut new = old.clone();
             new.mirrors[mirror].segments[segment] = Segment { objects, ..there.clone() };

@@ -100,19 +100,7 @@ impl Mover {
         reason: Reason,
         plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>> {
-        self.transform_at(file, verb, reason, None, plan)
-    }
-
-    /// `transform` with a rate limiter of its own.
-    pub(crate) fn transform_at(
-        &self,
-        file: &Arc<File>,
-        verb: &'static str,
-        reason: Reason,
-        pace: Option<&dyn Pace>,
-        plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
-    ) -> Result<Arc<Layout>> {
-        self.transform_as(file, MoveOptions { pace, ..MoveOptions::plainly(verb, reason) }, plan)
+        self.transform_as(file, MoveOptions::plainly(verb, reason), plan)
     }
 
     /// `transform` with all options: it may keep the old objects as a copy, return to a copy, and copy only verified

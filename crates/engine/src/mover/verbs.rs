@@ -1,5 +1,6 @@
 //! The verbs: functions from a file's layout to its next.
 
+use super::transform::MoveOptions;
 use super::{Mover, Pace};
 use crate::file::{File, NewObjects, targets_of};
 use crate::{Error, Result};
@@ -15,7 +16,8 @@ impl Mover {
 
     /// `add_mirror` with a rate limiter of its own.
     pub fn add_mirror_at(&self, file: &Arc<File>, place: &Placement, pace: Option<&dyn Pace>) -> Result<Arc<Layout>> {
-        self.transform_at(file, "add mirror", Reason::MirrorAdded, pace, |old, made| {
+        let how = MoveOptions { pace, ..MoveOptions::plainly("add mirror", Reason::MirrorAdded) };
+        self.transform_as(file, how, |old, made| {
             let mut new = old.clone();
             let avoid: Vec<TargetId> = old.mirrors.iter().flat_map(targets_of).collect();
             let size = file.size();
@@ -128,7 +130,7 @@ impl Mover {
         pace: Option<&dyn Pace>,
     ) -> Result<Arc<Layout>> {
         let plan = |old: &Layout, made: &mut NewObjects<'_>| moved_segment(old, made, which, place);
-        self.transform_at(file, "move segment", Reason::Moved, pace, plan)
+        self.transform_as(file, MoveOptions { pace, ..MoveOptions::plainly("move segment", Reason::Moved) }, plan)
     }
 
     /// Rebuilds all stale mirrors from one in sync.
@@ -197,16 +199,21 @@ pub(super) fn moved_segment(
     (mirror, segment): (usize, usize),
     place: &Placement,
 ) -> Result<Layout> {
-    let there = old.mirrors.get(mirror).filter(|m| m.state == MirrorState::InSync);
-    let Some(there) = there.and_then(|m| m.segments.get(segment)) else {
-        return Err(Error::Invalid(format!("the file has no segment {segment} in a mirror {mirror} in sync")));
-    };
+    let there = segment_in_sync(old, mirror, segment)?;
     let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
     let avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
     let shape = SegmentShape { start: there.start, end: there.end, stripe_count: place.stripe_count };
     let mut new = old.clone();
     new.mirrors[mirror].segments[segment] = made.segment(&shape, place, &avoid)?;
     Ok(new)
+}
+
+/// A segment of a mirror in sync.
+pub(super) fn segment_in_sync(layout: &Layout, mirror: usize, segment: usize) -> Result<&Segment> {
+    let there = layout.mirrors.get(mirror).filter(|m| m.state == MirrorState::InSync);
+    there
+        .and_then(|m| m.segments.get(segment))
+        .ok_or_else(|| Error::Invalid(format!("the file has no segment {segment} in a mirror {mirror} in sync")))
 }
 
 /// Longest reach of the mirrors in sync.
