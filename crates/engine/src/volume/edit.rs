@@ -1,6 +1,6 @@
 //! Adding, removing and changing a `[[target]]` block of a `volume.toml`, leaving every other line and comment as it is.
 
-use super::config::Config;
+use super::config::{Config, TargetConfig};
 use super::problem::{Problem, Problems, Result};
 use super::template;
 use object::host::rename_durably;
@@ -9,48 +9,46 @@ use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// Appends a block.
+/// Appends a block, unless there is one of that name.
 pub fn append_target(file: &Path, name: &str, path: &str, tier: &str) -> Result<()> {
-    change(file, name, true, |text| {
+    let by_hand = format!("Add the `[[target]]` block \"{name}\" by hand");
+    let append = |text: &str| {
         let newline = if text.ends_with('\n') { "" } else { "\n" };
         Some(format!("{text}{newline}{}", template::block(name, path, tier)))
-    })
+    };
+    change(file, name, by_hand, append, |target| target.is_some())
 }
 
 /// Removes the block of that name, if there is one.
 pub fn remove_target(file: &Path, name: &str) -> Result<()> {
-    change(file, name, false, |text| {
+    let by_hand = format!("Remove the `[[target]]` block \"{name}\" by hand");
+    let remove = |text: &str| {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
-        let block = block(&lines, name)?;
-        Some(lines[..*block.start()].concat() + &lines[block.end() + 1..].concat())
-    })
+        let (from, last) = block(&lines, name)?.into_inner();
+        Some(lines[..from].concat() + &lines[last + 1..].concat())
+    };
+    change(file, name, by_hand, remove, |target| target.is_none())
 }
 
 /// Writes `device = "..."` into the block of a target.
 pub fn set_device(file: &Path, name: &str, device: &Measured) -> Result<()> {
-    let failed = |cause: String| {
-        let mend = format!("Write device = \"{device}\" into the `[[target]]` block \"{name}\" by hand");
-        Problems::one(Problem::new(cause, format!("{} still has the old block", file.display()), mend))
-    };
-    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let block =
-        block(&lines, name).ok_or_else(|| failed("the block was not found in a form that can be edited".into()))?;
+    let by_hand = format!("Write device = \"{device}\" into the `[[target]]` block \"{name}\" by hand");
     let is_device = |line: &str| line.split('=').next().is_some_and(|key| key.trim() == "device");
-    let kept = |line: &&&str| !is_device(line);
-    let (from, last) = block.into_inner();
-    let mut edited: String = lines[..from].concat();
-    edited.extend(lines[from..=last].iter().filter(kept).copied());
-    if !edited.ends_with('\n') {
-        edited.push('\n');
-    }
-    edited += &format!("device = \"{device}\"\n{}", lines[last + 1..].concat());
-    let config = Config::parse(file, &edited).map_err(|problems| failed(problems.to_string()))?;
-    let set = config.targets.iter().find(|target| target.name == name).and_then(|target| target.device);
-    if set.map(|set| set.to_string()) != Some(device.to_string()) {
-        return Err(failed("the file is written in a form that cannot be edited".into()));
-    }
-    replace(file, &edited).map_err(|error| failed(error.to_string()))
+    let set = |text: &str| {
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let (from, last) = block(&lines, name)?.into_inner();
+        let mut edited: String = lines[..from].concat();
+        edited.extend(lines[from..=last].iter().filter(|line| !is_device(line)).copied());
+        if !edited.ends_with('\n') {
+            edited.push('\n');
+        }
+        Some(edited + &format!("device = \"{device}\"\n{}", lines[last + 1..].concat()))
+    };
+    let is_set = |target: Option<&TargetConfig>| {
+        let there = target.and_then(|target| target.device);
+        there.is_some_and(|there| there.to_string() == device.to_string())
+    };
+    change(file, name, by_hand, set, is_set)
 }
 
 /// Lines of a target's block, without comments and blank lines at its end, which belong to the next block.
@@ -71,31 +69,31 @@ fn names(block: &str) -> Option<String> {
     target.get("name")?.as_str().map(str::to_owned)
 }
 
-/// Replaces the file in one step, after a check that only this target was added or removed.
-fn change(file: &Path, name: &str, present: bool, edit: impl FnOnce(&str) -> Option<String>) -> Result<()> {
-    let failed = |cause: String| {
-        Problems::one(Problem::new(
-            cause,
-            format!("{} still has the old block", file.display()),
-            format!("{} the `[[target]]` block \"{name}\" by hand", if present { "Add" } else { "Remove" }),
-        ))
+/// Edits the text of the file in one step, unless the target is as it should be already. Checks that the edit makes it
+/// so and leaves the other targets.
+fn change(
+    file: &Path,
+    name: &str,
+    by_hand: String,
+    edit: impl FnOnce(&str) -> Option<String>,
+    is_right: impl Fn(Option<&TargetConfig>) -> bool,
+) -> Result<()> {
+    let still = format!("{} still has the old block", file.display());
+    let failed = |cause: String| Problems::one(Problem::new(cause, &*still, &*by_hand));
+    let parse = |text: &str| Config::parse(file, text).map_err(|problems| failed(problems.to_string()));
+    let is_done = |config: &Config| is_right(config.targets.iter().find(|target| target.name == name));
+    let others = |config: Config| {
+        let names = config.targets.into_iter().map(|target| target.name);
+        names.filter(|other| other != name).collect::<Vec<_>>()
     };
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
-    let targets = |text: &str| {
-        let config = Config::parse(file, text).map_err(|problems| failed(problems.to_string()))?;
-        Ok::<_, Problems>(config.targets.into_iter().map(|target| target.name).collect::<Vec<_>>())
-    };
-    let mut expected = targets(&text)?;
-    if expected.iter().any(|target| target == name) == present {
+    let before = parse(&text)?;
+    if is_done(&before) {
         return Ok(());
     }
-    if present {
-        expected.push(name.to_owned());
-    } else {
-        expected.retain(|target| target != name);
-    }
     let edited = edit(&text).ok_or_else(|| failed("the block was not found in a form that can be edited".into()))?;
-    if targets(&edited)? != expected {
+    let after = parse(&edited)?;
+    if !is_done(&after) || others(before) != others(after) {
         return Err(failed("the file is written in a form that cannot be edited".into()));
     }
     replace(file, &edited).map_err(|error| failed(error.to_string()))

@@ -35,14 +35,11 @@ pub struct Directories {
 /// operator.
 pub fn read_format(namespace: &Path) -> Result<u32, String> {
     let file = namespace.join(FORMAT_FILE);
-    match std::fs::read_to_string(&file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ALONE),
-        Err(error) => Err(format!("{} cannot be read: {error}", file.display())),
-        Ok(text) => match text.trim().parse() {
-            Ok(0) | Err(_) => Err(format!("{} does not hold the number of a format", file.display())),
-            Ok(known @ 1..=FORMAT) => Ok(known),
-            Ok(newer) => Err(newer_than(&format!("the volume in {}", namespace.display()), newer, FORMAT)),
-        },
+    let Some(text) = read_line(&file).map_err(|error| error.to_string())? else { return Ok(ALONE) };
+    match text.parse() {
+        Ok(0) | Err(_) => Err(format!("{} does not hold the number of a format", file.display())),
+        Ok(known @ 1..=FORMAT) => Ok(known),
+        Ok(newer) => Err(newer_than(&format!("the volume in {}", namespace.display()), newer, FORMAT)),
     }
 }
 
@@ -50,15 +47,9 @@ pub fn read_format(namespace: &Path) -> Result<u32, String> {
 pub fn read_id(namespace: &Path) -> Result<Option<VolumeId>, String> {
     read_format(namespace)?;
     let file = namespace.join(ID_FILE);
-    let text = match std::fs::read_to_string(&file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("{} cannot be read: {error}", file.display())),
-        Ok(text) => text,
-    };
-    match u128::from_str_radix(text.trim(), 16) {
-        Ok(id) => Ok(Some(VolumeId(id))),
-        Err(_) => Err(format!("{} does not hold the number of a volume", file.display())),
-    }
+    let Some(text) = read_line(&file).map_err(|error| error.to_string())? else { return Ok(None) };
+    let id = u128::from_str_radix(&text, 16);
+    id.map(|id| Some(VolumeId(id))).map_err(|_| format!("{} does not hold the number of a volume", file.display()))
 }
 
 /// Records the format of a namespace, durably.
@@ -74,11 +65,12 @@ pub fn format(namespace: &Path) -> std::io::Result<VolumeId> {
     Ok(id)
 }
 
-fn read_line(file: &Path) -> std::io::Result<Option<String>> {
+/// Text of a file, without the line's end; `None` if it is missing.
+pub(super) fn read_line(file: &Path) -> std::io::Result<Option<String>> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(std::io::Error::new(error.kind(), format!("{}: {error}", file.display()))),
+        Err(error) => Err(std::io::Error::new(error.kind(), format!("{} cannot be read: {error}", file.display()))),
     }
 }
 

@@ -9,7 +9,7 @@
 //! The time of an order is its host's clock, but always later than the target's last order known to the node. So clock
 //! differences matter only between two orders given independently.
 
-use super::namespace::write_whole;
+use super::namespace::{read_line, write_whole};
 use super::{Volume, VolumeId};
 use crate::{Error, Result};
 use meta::messages::Message;
@@ -99,11 +99,7 @@ impl Orders {
     /// A file that is not understood.
     pub fn read(dir: &Path, volume: VolumeId) -> Result<Orders> {
         let path = dir.join(FILE);
-        let named = |why: &dyn std::fmt::Display| Error::State(format!("{}: {why}", path.display()));
-        let text = match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            read => read.map_err(|error| named(&error))?,
-        };
+        let text = read_line(&path).map_err(|error| Error::State(error.to_string()))?.unwrap_or_default();
         let kept = if text.is_empty() { BTreeMap::new() } else { parse(&text, volume, &path)? };
         Ok(Orders { dir: dir.to_owned(), volume, known: Mutex::new(OrderState { kept, ..OrderState::default() }) })
     }

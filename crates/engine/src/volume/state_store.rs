@@ -2,6 +2,7 @@
 
 use super::check::STATE_FILE;
 use super::config::Config;
+use super::namespace::{read_line, write_whole};
 use super::sections::StateStore;
 use super::{VolumeId, identity};
 use crate::{Error, Result};
@@ -52,16 +53,14 @@ impl Reached {
 
 /// Name of this node in the store: a random number in its state directory.
 pub(super) fn own(config: &Config) -> Result<String> {
-    let failed = |error: std::io::Error| Error::State(format!("{}: {error}", config.state.join(NODE_FILE).display()));
-    match std::fs::read_to_string(config.state.join(NODE_FILE)) {
-        Ok(text) => Ok(text.trim().to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let name = unique().map_err(|errno| failed(errno.into()))?;
-            super::namespace::write_whole(&config.state, NODE_FILE, &name).map_err(failed)?;
-            Ok(name)
-        }
-        Err(error) => Err(failed(error)),
+    let file = config.state.join(NODE_FILE);
+    if let Some(name) = read_line(&file).map_err(|error| Error::State(error.to_string()))? {
+        return Ok(name);
     }
+    let failed = |error: std::io::Error| Error::State(format!("{}: {error}", file.display()));
+    let name = unique().map_err(|errno| failed(errno.into()))?;
+    write_whole(&config.state, NODE_FILE, &name).map_err(failed)?;
+    Ok(name)
 }
 
 /// Contents of a store before a volume is changed.
