@@ -7,9 +7,9 @@ use super::shared::{Helpers, UNITS_AT_ONCE, work_off, work_off_here};
 use super::sources::Sources;
 use super::sums::{SUM_BYTES_U64, cut};
 use super::{Result, StageError};
-use crate::Error;
 use crate::source::SUM_BYTES;
-use rustix::io::{Errno, pwrite};
+use rustix::io::Errno;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 /// Units in flight. A guess: fills a gigabit line at 100 ms with units of 4 MiB.
@@ -154,16 +154,8 @@ impl<'a> Stripes<'a> {
     }
 
     fn write(&mut self) -> Result<()> {
-        let mut written = 0;
-        while written < self.sums.len() {
-            let at = self.number * SUM_BYTES_U64 + written as u64;
-            match pwrite(&self.incoming.sums, &self.sums[written..], at) {
-                Ok(0) => return Err(Error::from(Errno::IO).into()),
-                Ok(n) => written += n,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
+        let written = self.incoming.sums.write_all_at(&self.sums, self.number * SUM_BYTES_U64);
+        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         self.number += (self.sums.len() / SUM_BYTES) as u64;
         self.sums.clear();
         Ok(())

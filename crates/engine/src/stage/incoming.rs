@@ -35,7 +35,7 @@ pub(super) struct Incoming<'a> {
     key: String,
     stub: OwnedFd,
     pub file: Arc<File>,
-    pub sums: OwnedFd,
+    pub sums: std::fs::File,
     /// Bytes that one checksum covers; 0 for a file that stays in its stub and cannot lose a stripe.
     pub stripe_bytes: u64,
     size: u64,

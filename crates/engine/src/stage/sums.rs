@@ -5,9 +5,11 @@ use crate::source::SUM_BYTES;
 use crate::{Error, Result};
 use object::host::fstat;
 use policy::FileId;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::io::{Errno, pread};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// Bytes of one checksum, for offsets.
 pub const SUM_BYTES_U64: u64 = SUM_BYTES as u64;
@@ -65,7 +67,7 @@ impl Closed {
 
 /// Open checksums of one file.
 pub struct Sums {
-    fd: OwnedFd,
+    file: File,
     stripe_bytes: u64,
     /// Offset of the first checksum.
     start: u64,
@@ -77,35 +79,25 @@ impl Sums {
         if stripe_bytes == 0 {
             return Ok(None);
         }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = match openat(side, name_of(file), flags, Mode::empty()) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        };
-        let expected = size.div_ceil(stripe_bytes) * SUM_BYTES as u64;
-        if fstat(&fd)?.st_size as u64 != expected {
+        let Some(sums) = open_in(side, &name_of(file))? else { return Ok(None) };
+        let expected = size.div_ceil(stripe_bytes) * SUM_BYTES_U64;
+        if fstat(&sums)?.st_size as u64 != expected {
             return Err(Error::Invalid(format!("the checksums of file {file} have the wrong length")));
         }
-        Ok(Some(Sums { fd, stripe_bytes, start: 0 }))
+        Ok(Some(Sums { file: sums, stripe_bytes, start: 0 }))
     }
 
     /// Opens the checksums of a closed file that its stub describes; `None` if they are missing or have another id.
     pub fn open_closed(side: impl AsFd, file: FileId, id: &str, of: &Closed) -> Result<Option<Sums>> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = match openat(side, name_of_closed(file), flags, Mode::empty()) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        };
+        let Some(file) = open_in(side, &name_of_closed(file))? else { return Ok(None) };
         if of.format != 1 || of.stripe_bytes == 0 {
             return Ok(None);
         }
         let start = ID_BYTES as u64;
-        let sums = Sums { fd, stripe_bytes: of.stripe_bytes, start };
+        let sums = Sums { file, stripe_bytes: of.stripe_bytes, start };
         let mut made_under = [0; ID_BYTES];
         let expected = start + of.size.div_ceil(of.stripe_bytes) * SUM_BYTES as u64;
-        let same = fstat(&sums.fd)?.st_size as u64 == expected && id.len() == ID_BYTES;
+        let same = fstat(&sums.file)?.st_size as u64 == expected && id.len() == ID_BYTES;
         Ok((same && sums.fill(0, &mut made_under).is_ok() && made_under == *id.as_bytes()).then_some(sums))
     }
 
@@ -122,15 +114,14 @@ impl Sums {
     }
 
     fn fill(&self, at: u64, buf: &mut [u8]) -> Result<()> {
-        let mut filled = 0;
-        while filled < buf.len() {
-            match pread(&self.fd, &mut buf[filled..], at + filled as u64) {
-                Ok(0) => return Err(Errno::IO.into()),
-                Ok(n) => filled += n,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(())
+        let read = self.file.read_exact_at(buf, at);
+        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO).into())
+    }
+}
+
+fn open_in(side: impl AsFd, name: &str) -> Result<Option<File>> {
+    match openat(side, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(None),
+        opened => Ok(Some(opened?.into())),
     }
 }

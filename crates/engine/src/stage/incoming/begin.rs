@@ -11,7 +11,6 @@ use crate::stage::{Result, StageError, Stager, Transfer};
 use object::host::fstat;
 use parking_lot::Mutex;
 use policy::layout::Reason;
-use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use std::sync::atomic::AtomicBool;
@@ -117,9 +116,9 @@ fn unit_bytes(stripe_bytes: u64) -> u64 {
     UNIT_BYTES_MIN.div_ceil(stripe) * stripe
 }
 
-fn open_sums(stager: &Stager, key: &str) -> Result<OwnedFd> {
+fn open_sums(stager: &Stager, key: &str) -> Result<std::fs::File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(fs::openat(stager.volume.staging(), sums_key(key), flags, Mode::from_raw_mode(0o600))?)
+    Ok(fs::openat(stager.volume.staging(), sums_key(key), flags, Mode::from_raw_mode(0o600))?.into())
 }
 
 pub(super) fn sums_key(key: &str) -> String {
