@@ -5,7 +5,6 @@
 //! are relative to the mount's root and resolved beneath it, with the permissions of the requesting user.
 
 mod already_staged;
-mod amount;
 mod checksum;
 mod chosen;
 mod counted;

@@ -5,6 +5,7 @@ use super::manifest::Line;
 use super::shared::work_off_here;
 use super::tree::files_of;
 use super::{Chosen, ManifestIn, Result, StageError, StageIn, Transfer};
+use crate::source::check_uri;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -100,8 +101,12 @@ impl Looked {
     }
 }
 
-fn unsized_files(lines: Vec<Line>) -> Vec<(StageIn, Option<u64>)> {
-    lines.into_iter().map(|line| (line.into_file(false, false), None)).collect()
+fn files_in(lines: Vec<Line>) -> Vec<(StageIn, Option<u64>)> {
+    let file = |line: Line| {
+        let bytes = line.bytes;
+        (line.into_file(false, false), bytes)
+    };
+    lines.into_iter().map(file).collect()
 }
 
 impl Transfer<'_> {
@@ -110,10 +115,10 @@ impl Transfer<'_> {
         let files = match wanted {
             Wanted::File(what) => vec![(what.clone(), None)],
             Wanted::Tree(what) => match self.record(what, chosen)? {
-                Some(lines) => unsized_files(lines),
+                Some(lines) => files_in(lines),
                 None => files_of(what, &self.entries(what, chosen)?)?,
             },
-            Wanted::Manifest(what) => unsized_files(self.lines(what, chosen)?),
+            Wanted::Manifest(what) => files_in(self.lines(what, chosen)?),
         };
         let rows = Mutex::new(Vec::new());
         let here = |(what, size): (StageIn, Option<u64>)| {
@@ -129,12 +134,32 @@ impl Transfer<'_> {
         Ok(looked)
     }
 
+    /// Bytes that staging in `what` would write: those of files that are not in place. With `tree` the source is a
+    /// directory or a record.
+    pub fn bytes_to_bring(&self, what: &StageIn, tree: bool) -> Result<u64> {
+        let wanted = if tree { Wanted::Tree(what.clone()) } else { Wanted::File(what.clone()) };
+        let looked = self.look(&wanted, &Chosen::default())?;
+        Ok(looked.bytes - looked.there_bytes)
+    }
+
+    /// Whether a file of that size is in place.
+    pub fn is_in_place(&self, what: &StageIn, size: u64) -> bool {
+        self.row(what, Some(size)).is_ok_and(|row| row.there == There::SameSize)
+    }
+
+    /// State of a file's destination. The first source that answers determines an unknown size.
     fn row(&self, what: &StageIn, size: Option<u64>) -> Result<Row> {
-        let uri = what.uris.first().ok_or_else(|| StageError::path(&what.path, "no source is named"))?;
-        crate::source::check_uri(uri)?;
-        let stat = || self.opener.open(uri, self.who).and_then(|source| source.stat()).map(|version| version.size);
-        let bytes = size.map_or_else(stat, Ok).map_err(|e| StageError::of_source(uri, e))?;
-        let name = super::incoming::last_name(uri);
+        let [first, others @ ..] = what.uris.as_slice() else {
+            return Err(StageError::path(&what.path, "no source is named"));
+        };
+        what.uris.iter().try_for_each(|uri| check_uri(uri))?;
+        let stat = |uri: &String| {
+            let version = self.opener.open(uri, self.who).and_then(|source| source.stat());
+            version.map(|version| version.size).map_err(|e| StageError::of_source(uri, e))
+        };
+        let ask = || others.iter().fold(stat(first), |asked, uri| asked.or_else(|failed| stat(uri).or(Err(failed))));
+        let bytes = size.map_or_else(ask, Ok)?;
+        let name = super::incoming::last_name(first);
         // A missing parent directory means that the file is missing too.
         let place = self.place(&what.path, name.as_deref()).ok();
         let stat = place.as_ref().and_then(|place| place.stat().ok().flatten());

@@ -49,6 +49,8 @@ pub struct Line {
     pub path: String,
     /// Expected checksums of the file.
     pub checksums: Vec<Checksum>,
+    /// Size in bytes, where the source reports it.
+    pub bytes: Option<u64>,
 }
 
 /// Parses a manifest. The error lists all bad lines.
@@ -75,7 +77,7 @@ pub fn parse(what: &ManifestIn, text: &str) -> Result<Vec<Line>> {
         match parsed.map(|parts| (seen.entry(parts.1.clone()), parts)) {
             Ok((Entry::Vacant(first), (uri, path, checksums))) => {
                 first.insert((number, lines.len()));
-                lines.push(Line { number, uri, path, checksums });
+                lines.push(Line { number, uri, path, checksums, bytes: None });
             }
             Ok((Entry::Occupied(first), (_, path, checksums))) => {
                 let (earlier, at) = *first.get();
@@ -120,7 +122,7 @@ pub(super) fn deposited(files: Vec<Deposited>, path: &str) -> Result<Vec<Line>, 
         });
         let checksums = sums.collect::<Result<_, String>>().map_err(|why| format!("its file {name}: {why}"))?;
         let path = if root.is_empty() { name } else { format!("{root}/{name}") };
-        Ok(Line { number: at + 1, uri: file.uri, path, checksums })
+        Ok(Line { number: at + 1, uri: file.uri, path, checksums, bytes: Some(file.size) })
     };
     files.into_iter().enumerate().map(line).collect()
 }
