@@ -5,6 +5,7 @@
 
 use meta::namespace::attributes::REQUEST;
 use meta::namespace::request::parse_request;
+use meta::stub::names::value;
 use object::host::fstat;
 use policy::layout::Placement;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -13,9 +14,6 @@ use rustix::io::{Errno, Result};
 
 const ACCESS_ACL: &str = "system.posix_acl_access";
 const DEFAULT_ACL: &str = "system.posix_acl_default";
-
-/// Maximum size of an attribute on Linux.
-const VALUE_MAX: usize = 64 << 10;
 
 /// Mode that programs pass when they create a file.
 const MODE: u32 = 0o666;
@@ -79,8 +77,5 @@ impl NewFile {
 }
 
 fn attribute(fd: BorrowedFd<'_>, name: &str) -> Option<Vec<u8>> {
-    let mut value = vec![0; VALUE_MAX];
-    let len = fs::fgetxattr(fd, name, &mut value).ok()?;
-    value.truncate(len);
-    Some(value)
+    value(|value| fs::fgetxattr(fd, name, value)).ok()
 }

@@ -2,7 +2,7 @@
 
 use super::Namespace;
 use super::node::{NodeId, ROOT};
-use crate::stub::names::list;
+use crate::stub::names::{list, value};
 use object::host::descriptor_path;
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::{Errno, Result};
@@ -17,25 +17,10 @@ pub const OURS: &[u8] = b"user.entrepot.";
 /// An inode's access control list.
 pub const ACL: &str = "system.posix_acl_access";
 
-/// Limit of an attribute on Linux.
-const VALUE_MAX: usize = 64 << 10;
-
 impl Namespace {
     /// Value of an attribute.
     pub fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
-        self.by_path(id, |path| {
-            let mut value = vec![0; 256];
-            loop {
-                match getxattr(path, name, &mut value) {
-                    Err(Errno::RANGE) if value.len() < VALUE_MAX => value.resize(VALUE_MAX, 0),
-                    Err(error) => return Err(error),
-                    Ok(len) => {
-                        value.truncate(len);
-                        return Ok(value);
-                    }
-                }
-            }
-        })
+        self.by_path(id, |path| value(|value| getxattr(path, name, value)))
     }
 
     /// Whether the file system has access control lists. If not, the kernel must not request any: it would use the

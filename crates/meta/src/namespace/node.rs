@@ -46,6 +46,19 @@ struct Inner {
 }
 
 impl Node {
+    /// A node with one reference of the kernel.
+    fn new(id: NodeId, kind: FileType, names: Vec<(NodeId, OsString)>) -> Node {
+        let inner = Inner { kind, references: 1, generation: 0, distrusted: false, names, directory: None };
+        Node {
+            id,
+            inner: Mutex::new(inner),
+            born_ns: AtomicU64::new(0),
+            used: AtomicBool::new(false),
+            allocated: Mutex::new(None),
+            request: Mutex::new(None),
+        }
+    }
+
     /// File type of the inode.
     pub fn kind(&self) -> FileType {
         self.inner.lock().kind
@@ -139,22 +152,7 @@ impl Nodes {
     pub(super) fn new(opened_max: usize) -> Nodes {
         let nodes =
             Nodes { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), opened: Mutex::default(), opened_max };
-        let root = Node {
-            id: ROOT,
-            inner: Mutex::new(Inner {
-                kind: FileType::Directory,
-                references: 1,
-                generation: 0,
-                distrusted: false,
-                names: Vec::new(),
-                directory: None,
-            }),
-            born_ns: AtomicU64::new(0),
-            used: AtomicBool::new(true),
-            allocated: Mutex::new(None),
-            request: Mutex::new(None),
-        };
-        nodes.shard(ROOT).lock().insert(ROOT, Arc::new(root));
+        nodes.shard(ROOT).lock().insert(ROOT, Arc::new(Node::new(ROOT, FileType::Directory, Vec::new())));
         nodes
     }
 
@@ -183,16 +181,7 @@ impl Nodes {
             }
             Entry::Vacant(free) => {
                 let names = vec![(parent, name.to_owned())];
-                let inner = Inner { kind, references: 1, generation: 0, distrusted: false, names, directory: None };
-                let node = Node {
-                    id,
-                    inner: Mutex::new(inner),
-                    born_ns: AtomicU64::new(0),
-                    used: AtomicBool::new(false),
-                    allocated: Mutex::new(None),
-                    request: Mutex::new(None),
-                };
-                free.insert(Arc::new(node)).clone()
+                free.insert(Arc::new(Node::new(id, kind, names))).clone()
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Names of a stub's attributes.
+//! Names and values of a stub's attributes.
 
 use super::real::{ATTRIBUTE_BYTES_MAX, FdStub, permitted};
 use crate::Result;
@@ -19,6 +19,21 @@ pub(super) const AGREE: usize = 2;
 
 pub(super) fn texts(names: &[u8]) -> impl Iterator<Item = &str> {
     names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()?.to_str().ok())
+}
+
+/// Reads the value of an attribute.
+pub fn value(mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+    let mut value = vec![0; 256];
+    loop {
+        match ask(&mut value) {
+            Ok(len) => {
+                value.truncate(len);
+                return Ok(value);
+            }
+            Err(Errno::RANGE) if value.len() < ATTRIBUTE_BYTES_MAX => value.resize(ATTRIBUTE_BYTES_MAX, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 /// Lists the names of a file's attributes. Names added or removed during the call may be missing.

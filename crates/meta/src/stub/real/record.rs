@@ -66,17 +66,7 @@ fn path_at(directory: impl AsFd, name: &OsStr) -> Vec<u8> {
 }
 
 fn record_at(path: &[u8]) -> io::Result<Vec<u8>> {
-    let mut value = vec![0; 256];
-    loop {
-        match fs::lgetxattr(path, LAYOUT_ATTRIBUTE, &mut value[..]) {
-            Ok(len) => {
-                value.truncate(len);
-                return Ok(value);
-            }
-            Err(Errno::RANGE) if value.len() < ATTRIBUTE_BYTES_MAX => value.resize(ATTRIBUTE_BYTES_MAX, 0),
-            Err(error) => return Err(error),
-        }
-    }
+    names::value(|value| fs::lgetxattr(path, LAYOUT_ATTRIBUTE, value))
 }
 
 /// As [`number_at`], for a stub with this pointer. A newer record has the same number, unless this one has none.
@@ -95,9 +85,8 @@ fn shared_number_at(path: &[u8]) -> io::Result<Option<FileId>> {
 }
 
 fn number_of(path: &[u8], generation: u64) -> io::Result<Option<FileId>> {
-    let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
-    let len = fs::lgetxattr(path, records::name_of(generation), &mut value[..])?;
-    records::number_in(&value[..len])
+    let name = records::name_of(generation);
+    records::number_in(&names::value(|value| fs::lgetxattr(path, &name, value))?)
 }
 
 /// Whether a stub has a layout, or may have one. Accepts any descriptor of the stub.
