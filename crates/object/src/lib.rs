@@ -7,6 +7,7 @@ pub mod counters;
 pub mod descriptors;
 pub mod error;
 pub mod exit;
+mod forward;
 pub mod host;
 pub mod mounts;
 pub mod newer;

@@ -40,11 +40,13 @@ pub use table::Others;
 pub use table::{Order, OrderError, Targets, TargetsOptions};
 
 use crate::counters::{BUCKETS, Counter, Histogram, Tally};
+use crate::forward;
 use policy::TargetId;
 use policy::precedence::Class;
 use policy::protect::health::{Event, is_read_only, is_shortage};
 use policy::stripe::forks::Queue;
 use policy::stripe::performance::Served;
+use reach::Whereabouts;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -202,6 +204,7 @@ pub struct Target {
     core: Arc<core::Core>,
     slots: Arc<InlineSlots>,
     execution: Execution,
+    whereabouts: Whereabouts,
 }
 
 impl Target {
@@ -230,53 +233,35 @@ impl Target {
         self.core.tier
     }
 
-    /// Its state now: one relaxed load.
-    pub fn state(&self) -> State {
-        self.core.state()
+    forward! { core:
+        /// Its state now: one relaxed load.
+        pub fn state(&self) -> State;
+        /// Whether calls or probes failed the target after an order of that time, in milliseconds since 1970.
+        pub fn failed_after(&self, ordered_ms: u64) -> bool;
+        /// Whether readers should prefer another mirror: suspect, or draining and just as doubtful. One relaxed load.
+        pub fn in_doubt(&self) -> bool;
+        /// Space as of the last background scan.
+        pub fn space(&self) -> Space;
     }
 
-    /// Whether calls or probes failed the target after an order of that time, in milliseconds since 1970.
-    pub fn failed_after(&self, ordered_ms: u64) -> bool {
-        self.core.failed_after(ordered_ms)
-    }
-
-    /// Nodes that reach it.
-    pub fn reach(&self) -> Reach {
-        self.core.whereabouts.reach()
-    }
-
-    /// Whether it lies near this node, so that new files of its users go there first.
-    pub fn is_near(&self) -> bool {
-        self.core.whereabouts.is_near()
-    }
-
-    /// Sets the node's reach of the target.
-    pub fn set_reach(&self, reach: Reach, near: bool) {
-        self.core.whereabouts.set(reach, near);
-    }
-
-    /// Sets whether an operator failed it, for a target that this node does not reach.
-    pub fn set_lost(&self, lost: bool) {
-        self.core.whereabouts.set_lost(lost);
+    forward! { whereabouts:
+        /// Nodes that reach it.
+        pub fn reach(&self) -> Reach;
+        /// Whether it lies near this node, so that new files of its users go there first.
+        pub fn is_near(&self) -> bool;
+        /// Sets the node's reach of the target.
+        pub fn set_reach(&self, reach: Reach, near: bool);
+        /// Sets whether an operator failed it, for a target that this node does not reach.
+        pub fn set_lost(&self, lost: bool);
     }
 
     /// Whether the target's bytes are to be rebuilt elsewhere: it is failed, and not only out of this node's reach.
     pub fn is_given_up(&self) -> bool {
-        self.state() == State::Failed && (self.reach() != Reach::Elsewhere || self.core.whereabouts.is_lost())
+        self.state() == State::Failed && (self.reach() != Reach::Elsewhere || self.whereabouts.is_lost())
     }
 
     fn refusal(&self) -> TargetError {
         if self.reach() == Reach::Elsewhere { TargetError::Elsewhere } else { TargetError::Failed }
-    }
-
-    /// Whether readers should prefer another mirror: suspect, or draining and just as doubtful. One relaxed load.
-    pub fn in_doubt(&self) -> bool {
-        self.core.in_doubt()
-    }
-
-    /// Space as of the last background scan.
-    pub fn space(&self) -> Space {
-        self.core.space()
     }
 
     /// Counts since the start of the daemon.

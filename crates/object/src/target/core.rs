@@ -8,7 +8,6 @@ use super::looks::{At, Check, Checks};
 use super::medium::{Medium, Space};
 use super::pending::{Pending, Task};
 use super::pool::Pool;
-use super::reach::Whereabouts;
 use super::watch::Bell;
 use super::{Counters, Execution, Limits, MISSED_DEADLINE, State, TargetError, TargetSpec};
 use parking_lot::Mutex;
@@ -57,8 +56,6 @@ pub struct Core {
     free_bytes: AtomicU64,
     /// Set when the target had no room for an operation, until more than a little is free.
     full: AtomicBool,
-    /// Nodes that reach it.
-    pub whereabouts: Whereabouts,
     /// One more than the device's number; 0: unknown.
     device: AtomicU64,
     /// Time at which calls or probes failed it, in milliseconds since 1970; 0 if an operator did.
@@ -132,7 +129,6 @@ impl Core {
             total_bytes: AtomicU64::new(0),
             free_bytes: AtomicU64::new(0),
             full: AtomicBool::new(false),
-            whereabouts: Whereabouts::default(),
             device: AtomicU64::new(0),
             failed_ms: AtomicU64::new(0),
         }

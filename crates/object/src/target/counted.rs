@@ -4,6 +4,7 @@
 use super::Counters;
 use super::core::Core;
 use super::medium::{Handle, Medium, Space};
+use crate::forward;
 use policy::ObjectId;
 use policy::advice::Advice;
 use policy::protect::health::{Event, is_read_only, is_space};
@@ -83,9 +84,6 @@ impl Counted {
 }
 
 impl Medium for Counted {
-    fn directory(&self) -> Option<&std::path::Path> {
-        self.medium.directory()
-    }
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         self.medium.create(id).map(|handle| self.handle(handle))
     }
@@ -95,47 +93,25 @@ impl Medium for Counted {
     fn link(&self, id: ObjectId, name: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         self.medium.link(id, name).map(|handle| self.handle(handle))
     }
-    fn remove(&self, id: ObjectId) -> Result<(), Errno> {
-        self.medium.remove(id)
-    }
     fn sync_names(&self) -> Result<(), Errno> {
         tell_if_failed(&self.core, self.medium.sync_names())
     }
-    fn list(&self) -> Result<Vec<ObjectId>, Errno> {
-        self.medium.list()
-    }
-    fn probe(&self) -> Result<(), Errno> {
-        self.medium.probe()
-    }
-    fn probe_durable(&self) -> Result<(), Errno> {
-        self.medium.probe_durable()
-    }
-    fn disown(&self) -> Result<(), Errno> {
-        self.medium.disown()
-    }
-    fn epoch(&self) -> Result<Option<u32>, Errno> {
-        self.medium.epoch()
-    }
-    fn set_epoch(&self, epoch: u32) -> Result<(), Errno> {
-        self.medium.set_epoch(epoch)
-    }
-    fn space(&self) -> Result<Space, Errno> {
-        self.medium.space()
-    }
-    fn over_network(&self) -> bool {
-        self.medium.over_network()
-    }
-    fn shared_file_system(&self) -> Option<u64> {
-        self.medium.shared_file_system()
-    }
-    fn cuts_requests(&self) -> bool {
-        self.medium.cuts_requests()
-    }
-    fn connections(&self) -> Option<serde_json::Value> {
-        self.medium.connections()
-    }
-    fn descriptors_per_object(&self) -> u64 {
-        self.medium.descriptors_per_object()
+
+    forward! { medium:
+        fn directory(&self) -> Option<&std::path::Path>;
+        fn remove(&self, id: ObjectId) -> Result<(), Errno>;
+        fn list(&self) -> Result<Vec<ObjectId>, Errno>;
+        fn probe(&self) -> Result<(), Errno>;
+        fn probe_durable(&self) -> Result<(), Errno>;
+        fn disown(&self) -> Result<(), Errno>;
+        fn epoch(&self) -> Result<Option<u32>, Errno>;
+        fn set_epoch(&self, epoch: u32) -> Result<(), Errno>;
+        fn space(&self) -> Result<Space, Errno>;
+        fn over_network(&self) -> bool;
+        fn shared_file_system(&self) -> Option<u64>;
+        fn cuts_requests(&self) -> bool;
+        fn connections(&self) -> Option<serde_json::Value>;
+        fn descriptors_per_object(&self) -> u64;
     }
 }
 
@@ -165,52 +141,25 @@ impl Handle for CountedHandle {
         self.counters.written_bytes.add(data.len() as u64);
         Ok(())
     }
-    fn set_len(&self, len: u64) -> Result<(), Errno> {
-        self.handle.set_len(len)
-    }
-    fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        self.handle.punch(offset, len)
-    }
-    fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        self.handle.allocate(offset, len)
-    }
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        self.handle.reserve(offset, len)
-    }
-    fn knows_holes(&self) -> bool {
-        self.handle.knows_holes()
-    }
-    fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
-        self.handle.seek_data(offset)
-    }
-    fn seek_hole(&self, offset: u64) -> Result<u64, Errno> {
-        self.handle.seek_hole(offset)
-    }
-    fn len(&self) -> Result<u64, Errno> {
-        self.handle.len()
-    }
-    fn allocated(&self) -> Result<u64, Errno> {
-        self.handle.allocated()
-    }
-    fn names(&self) -> Result<u64, Errno> {
-        self.handle.names()
-    }
-    fn advise(&self, advice: Advice) {
-        self.handle.advise(advice);
-    }
-    fn begin_sync(&self, offset: u64, len: u64) {
-        self.handle.begin_sync(offset, len);
-    }
-    fn end_sync(&self, offset: u64, len: u64) {
-        self.handle.end_sync(offset, len);
-    }
     fn sync(&self) -> Result<(), Errno> {
         tell_if_failed(&self.core, self.handle.sync())
     }
-    fn is_read_only(&self) -> bool {
-        self.handle.is_read_only()
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.handle.fd()
+
+    forward! { handle:
+        fn set_len(&self, len: u64) -> Result<(), Errno>;
+        fn punch(&self, offset: u64, len: u64) -> Result<(), Errno>;
+        fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno>;
+        fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno>;
+        fn knows_holes(&self) -> bool;
+        fn seek_data(&self, offset: u64) -> Result<u64, Errno>;
+        fn seek_hole(&self, offset: u64) -> Result<u64, Errno>;
+        fn len(&self) -> Result<u64, Errno>;
+        fn allocated(&self) -> Result<u64, Errno>;
+        fn names(&self) -> Result<u64, Errno>;
+        fn advise(&self, advice: Advice);
+        fn begin_sync(&self, offset: u64, len: u64);
+        fn end_sync(&self, offset: u64, len: u64);
+        fn is_read_only(&self) -> bool;
+        fn fd(&self) -> Option<BorrowedFd<'_>>;
     }
 }

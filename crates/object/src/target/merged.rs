@@ -5,6 +5,7 @@
 //! that, with a hole at the end.
 
 use super::medium::Handle;
+use crate::forward;
 use policy::advice::Advice;
 use policy::layout::{Merged, Run};
 use rustix::fd::BorrowedFd;
@@ -83,10 +84,6 @@ impl Handle for Part {
         self.each(offset, len, |run| self.handle.reserve(run.shared, run.len))
     }
 
-    fn knows_holes(&self) -> bool {
-        self.handle.knows_holes()
-    }
-
     fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
         let mut own = offset;
         loop {
@@ -129,14 +126,6 @@ impl Handle for Part {
         }
     }
 
-    fn names(&self) -> Result<u64, Errno> {
-        self.handle.names()
-    }
-
-    fn advise(&self, advice: Advice) {
-        self.handle.advise(advice);
-    }
-
     fn begin_sync(&self, offset: u64, len: u64) {
         self.merged.runs(offset, len).for_each(|run| self.handle.begin_sync(run.shared, run.len));
     }
@@ -145,12 +134,12 @@ impl Handle for Part {
         self.merged.runs(offset, len).for_each(|run| self.handle.end_sync(run.shared, run.len));
     }
 
-    fn is_read_only(&self) -> bool {
-        self.handle.is_read_only()
-    }
-
-    fn sync(&self) -> Result<(), Errno> {
-        self.handle.sync()
+    forward! { handle:
+        fn knows_holes(&self) -> bool;
+        fn names(&self) -> Result<u64, Errno>;
+        fn advise(&self, advice: Advice);
+        fn is_read_only(&self) -> bool;
+        fn sync(&self) -> Result<(), Errno>;
     }
 
     /// `None`, because the kernel cannot separate the parts.

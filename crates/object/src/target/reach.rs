@@ -26,7 +26,7 @@ pub struct Whereabouts {
 }
 
 impl Whereabouts {
-    pub fn set(&self, reach: Reach, near: bool) {
+    pub fn set_reach(&self, reach: Reach, near: bool) {
         self.reach.store(reach as u8, Ordering::Relaxed);
         self.near.store(near, Ordering::Relaxed);
     }

@@ -153,7 +153,12 @@ impl Targets {
     pub fn add(&self, spec: TargetSpec) -> Arc<Target> {
         self.descriptors_per_object.fetch_max(spec.medium.descriptors_per_object(), Ordering::Relaxed);
         let core = Arc::new_cyclic(|own| Core::new(spec, &self.shared, self.health.clone(), own));
-        let target = Arc::new(Target { core, slots: self.slots.clone(), execution: self.shared.execution });
+        let target = Arc::new(Target {
+            core,
+            slots: self.slots.clone(),
+            execution: self.shared.execution,
+            whereabouts: Default::default(),
+        });
         self.table.write().insert(target.id(), target.clone());
         if target.state() != State::Failed {
             target.core.measure();
@@ -172,14 +177,14 @@ impl Targets {
         self.table.read().get(&id).cloned()
     }
 
-    /// Returns the target of that name.
-    pub fn by_name(&self, name: &str) -> Option<Arc<Target>> {
-        self.table.read().values().find(|target| target.name() == name).cloned()
-    }
-
     /// Name of a target; its number if there is no such target.
     pub fn name_of(&self, id: TargetId) -> String {
         self.get(id).map_or_else(|| id.to_string(), |target| target.name().to_owned())
+    }
+
+    /// Returns the target of that name.
+    pub fn by_name(&self, name: &str) -> Option<Arc<Target>> {
+        self.table.read().values().find(|target| target.name() == name).cloned()
     }
 
     /// All targets, by number.
