@@ -4,7 +4,7 @@
 use super::changes::{Change, Changes};
 use super::clock::Clock;
 use super::counted::Counted;
-use super::looks::{At, Check, Checks};
+use super::looks::{Check, Checks};
 use super::medium::{Medium, Space};
 use super::pending::{Pending, Task};
 use super::pool::Pool;
@@ -293,10 +293,10 @@ impl Core {
             }
             Ok(())
         };
-        Some(Check { core: self.clone(), work: Arc::new(Task::new(look, began)), at: At::Probe })
+        Some(Check { core: self.clone(), work: Arc::new(Task::new(look, began)), not_begun: Core::probe_not_begun })
     }
 
-    pub fn probe_not_begun(&self, error: &TargetError) {
+    fn probe_not_begun(&self, error: &TargetError) {
         self.probing.store(false, Ordering::Relaxed);
         self.report(if error.is_shortage() { Event::ProbeNotMade } else { Event::ProbeFailed });
     }
@@ -344,11 +344,8 @@ impl Core {
             let _ = self.guarded(look);
             return None;
         }
-        Some(Check { core: self.clone(), work: Arc::new(Task::new(look, self.now())), at: At::Space })
-    }
-
-    pub fn space_not_begun(&self) {
-        self.measuring.store(false, Ordering::Relaxed);
+        let not_begun = |core: &Core, _: &TargetError| core.measuring.store(false, Ordering::Relaxed);
+        Some(Check { core: self.clone(), work: Arc::new(Task::new(look, self.now())), not_begun })
     }
 
     /// Whether new objects should go elsewhere for lack of space.

@@ -27,27 +27,19 @@ const CHECKS_EACH: usize = 8;
 const IDLE_SPAN: Duration = Duration::from_secs(30);
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Kind of check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// Check of the target's identity.
-    Probe,
-    /// Measurement of its space.
-    Space,
-}
-
 /// A check of one target.
 pub struct Check {
     pub core: Arc<Core>,
     pub work: Arc<dyn Work>,
-    pub at: At,
+    /// Handles a check that could not begin.
+    pub not_begun: fn(&Core, &TargetError),
 }
 
 impl Check {
     /// Passes the check to the target's own workers.
     fn alone(self) {
         if let Err(error) = Pool::push(&self.core, self.work, Class::Awaited) {
-            self.core.not_looked(self.at, &error);
+            (self.not_begun)(&self.core, &error);
         }
     }
 }
@@ -163,13 +155,5 @@ impl Core {
     /// hang.
     fn has_own_workers(&self) -> bool {
         (self.in_doubt() || !self.state().accepts_io() || self.pool.is_at_work()) && self.pool.has_room(&self.limits)
-    }
-
-    /// Handles a check that could not begin.
-    fn not_looked(&self, at: At, error: &TargetError) {
-        match at {
-            At::Probe => self.probe_not_begun(error),
-            At::Space => self.space_not_begun(),
-        }
     }
 }
