@@ -15,13 +15,14 @@ pub use cause::{because, cause};
 pub use event::{Event, Kind};
 
 use object::admission::{Admission, Held};
+use object::since_1970;
 use parking_lot::{Condvar, Mutex};
 use ring::Ring;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, statat};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Maximum of rare and of common events that are kept: 4096 together.
 const RARE_MAX: usize = 1024;
@@ -68,7 +69,7 @@ impl Default for Events {
             came: Condvar::new(),
             tree: OnceLock::new(),
             followers: Admission::new(FOLLOWERS_MAX, FOLLOWERS_RESERVED),
-            run: now_ms(),
+            run: since_1970().as_millis() as u64,
         }
     }
 }
@@ -82,7 +83,7 @@ impl Events {
     /// Records an event. It may read the namespace, so the caller must hold no lock that reads or writes need.
     pub fn record(&self, mut event: Event) {
         event.owner = event.owner.or_else(|| self.owner_of(event.path.as_deref()?));
-        event.at_ms = now_ms();
+        event.at_ms = since_1970().as_millis() as u64;
         event.cut();
         let mut rings = self.rings.lock();
         rings.last += 1;
@@ -151,10 +152,6 @@ impl Events {
         let told = rare.into_iter().filter(|event| event.kind != Kind::Node).collect::<Vec<_>>();
         told[told.len().saturating_sub(max)..].to_vec()
     }
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
 #[cfg(test)]

@@ -18,3 +18,8 @@ pub mod volume_id;
 pub mod workers;
 
 pub use error::{Error, Result};
+
+/// Time since 1970, by the system's clock; zero if the clock is set to an earlier time.
+pub fn since_1970() -> std::time::Duration {
+    std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}

@@ -5,7 +5,6 @@ use crate::events::{Event, Events, Kind};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum of entries.
 const ENTRIES_MAX: usize = 256;
@@ -40,9 +39,4 @@ impl Log {
     pub fn tallies(&self) -> Vec<Arc<Tally>> {
         self.tallies.lock().iter().cloned().collect()
     }
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }

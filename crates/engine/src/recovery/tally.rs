@@ -1,6 +1,5 @@
 //! Cost of the recovery of one object: counted while it runs, kept for the summary of a job.
 
-use super::log::now_ns;
 use parking_lot::Mutex;
 use policy::protect::recovery::Key;
 use std::time::Duration;
@@ -30,7 +29,7 @@ pub struct Cost {
 
 impl Tally {
     pub(super) fn new(key: Key) -> Tally {
-        Tally { key, began_ns: now_ns(), cost: Mutex::default() }
+        Tally { key, began_ns: object::since_1970().as_nanos() as u64, cost: Mutex::default() }
     }
 
     pub(super) fn count(&self, change: impl FnOnce(&mut Cost)) {

@@ -21,7 +21,6 @@ use policy::TargetId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Name of the file in the state directory; below, the newest format that this program can read.
 const FILE: &str = "orders";
@@ -106,7 +105,7 @@ impl Orders {
 
     /// Time for an order that is given now.
     pub fn time(&self, target: TargetId) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let now = object::since_1970().as_millis() as u64;
         let known = self.known.lock();
         let last = known.last_ms.get(&target).copied().max(known.kept.get(&target).map(|kept| kept.given_ms));
         last.map_or(now, |last| now.max(last + 1))

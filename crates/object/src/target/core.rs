@@ -10,6 +10,7 @@ use super::pending::{Pending, Task};
 use super::pool::Pool;
 use super::watch::Bell;
 use super::{Counters, Execution, Limits, MISSED_DEADLINE, State, TargetError, TargetSpec};
+use crate::since_1970;
 use parking_lot::Mutex;
 use policy::machine::Machine;
 use policy::precedence::Class;
@@ -78,12 +79,6 @@ fn encode(health: &Health) -> u8 {
 
 fn probe_by(medium: &dyn Medium, durable: bool) -> Result<(), Errno> {
     if durable { medium.probe_durable() } else { medium.probe() }
-}
-
-/// The time, in milliseconds since 1970.
-fn wall_ms() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Event for health from a probe's answer.
@@ -179,7 +174,7 @@ impl Core {
                         changed = true;
                         if to == State::Failed {
                             failed = true;
-                            let at = if reason == Reason::Operator { 0 } else { wall_ms() };
+                            let at = if reason == Reason::Operator { 0 } else { since_1970().as_millis() as u64 };
                             self.failed_ms.store(at, Ordering::Relaxed);
                         }
                         self.shared.changes.push(Change {
