@@ -20,7 +20,6 @@ use locks::Locker;
 use policy::cluster::Node;
 use policy::layout::Layout;
 use policy::{FileId, Time};
-use rustix::io::Errno;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -75,71 +74,41 @@ pub trait Stub: Send + Sync + 'static {
     /// Replaces the layout record in one step. Durable after [`Stub::sync`].
     fn set_layout(&self, layout: &Layout) -> Result<()>;
     /// Start of the search for the newest record.
-    fn pointer(&self) -> Result<Pointer> {
-        Err(Errno::OPNOTSUPP.into())
-    }
+    fn pointer(&self) -> Result<Pointer>;
     /// Has the pointer name a record.
-    fn point(&self, _generation: u64, _stamp: u64) -> Result<()> {
-        Err(Errno::OPNOTSUPP.into())
-    }
+    fn point(&self, generation: u64, stamp: u64) -> Result<()>;
     /// Reads the record of a generation by its name; `None` if there is none.
-    fn record(&self, _generation: u64) -> Result<Option<Record>> {
-        Err(Errno::OPNOTSUPP.into())
-    }
+    fn record(&self, generation: u64) -> Result<Option<Record>>;
     /// Creates the record of a generation. Returns false if there is one.
-    fn create_record(&self, _generation: u64, _record: &Record) -> Result<bool> {
-        Err(Errno::OPNOTSUPP.into())
-    }
+    fn create_record(&self, generation: u64, record: &Record) -> Result<bool>;
     /// Removes the records of generations below this one, oldest first.
-    fn remove_records(&self, _below: u64) -> Result<()> {
-        Err(Errno::OPNOTSUPP.into())
-    }
+    fn remove_records(&self, below: u64) -> Result<()>;
     /// The highest generation in a list of records. The list may lack some.
-    fn listed_generation(&self) -> Result<Option<u64>> {
-        Err(Errno::OPNOTSUPP.into())
-    }
+    fn listed_generation(&self) -> Result<Option<u64>>;
     /// Size to which a truncation under way shortens the file; `None` if there is none.
-    fn cut_to(&self) -> Result<Option<u64>> {
-        Err(Errno::OPNOTSUPP.into())
-    }
+    fn cut_to(&self) -> Result<Option<u64>>;
     /// Marks a truncation under way, or with `None` its end.
-    fn set_cut_to(&self, _size: Option<u64>) -> Result<()> {
-        Err(Errno::OPNOTSUPP.into())
-    }
+    fn set_cut_to(&self, size: Option<u64>) -> Result<()>;
     /// Raises the size of a file whose bytes lie elsewhere to at least this one. Never lowers it, also when other nodes
     /// raise it at the same time.
-    fn grow_to(&self, _size: u64) -> Result<()> {
-        Err(Errno::OPNOTSUPP.into())
-    }
+    fn grow_to(&self, size: u64) -> Result<()>;
     /// Returns a locker that holds the locks of one user of the file against all nodes.
-    fn locker(&self) -> Result<Box<dyn Locker>> {
-        Err(Errno::NOLCK.into())
-    }
+    fn locker(&self) -> Result<Box<dyn Locker>>;
     /// Returns the source of the file, a text record (see `source::Record`); `None` if it has none.
     fn source(&self) -> Result<Option<String>>;
     /// Replaces or (with `None`) removes the source record.
     fn set_source(&self, record: Option<&str>) -> Result<()>;
     /// Whether the file has a mark for checksums, finished or not.
-    fn has_sums(&self) -> Result<bool> {
-        Ok(false)
-    }
+    fn has_sums(&self) -> Result<bool>;
     /// Returns the valid checksums of the content: the name they were made under, and their text. `None` if there are
     /// none.
-    fn sums(&self) -> Result<Option<(String, String)>> {
-        Ok(None)
-    }
+    fn sums(&self) -> Result<Option<(String, String)>>;
     /// Marks that checksums are being made, under a unique name.
-    fn begin_sums(&self, _id: &str) -> Result<()> {
-        Err(Errno::OPNOTSUPP.into())
-    }
+    fn begin_sums(&self, id: &str) -> Result<()>;
     /// Makes the checksums of that name valid, unless the file was changed since. Returns whether they are.
-    fn end_sums(&self, _id: &str, _text: &str) -> Result<bool> {
-        Ok(false)
-    }
+    fn end_sums(&self, id: &str, text: &str) -> Result<bool>;
     /// Invalidates all checksums. Returns whether there was a mark for any. Durable after [`Stub::sync`].
-    fn void_sums(&self, _file: Option<FileId>) -> Result<bool> {
-        Ok(false)
-    }
+    fn void_sums(&self, file: Option<FileId>) -> Result<bool>;
     /// Size of the file in bytes.
     fn size(&self) -> Result<u64>;
     /// Sets the size.

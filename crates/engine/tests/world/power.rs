@@ -1,11 +1,12 @@
 //! Media and stubs that stop answering when the daemon dies: from the n-th I/O of the whole world on.
 
 use super::interposed::{Interposer, Io, Op, Verdict};
+use meta::stub::locks::Locker;
 use meta::stub::memory::MemoryStub;
-use meta::stub::{InUse, Mark, Stub};
-use object::Result;
-use policy::Time;
+use meta::stub::{InUse, Mark, Pointer, Record, Stub};
+use object::{Result, forward};
 use policy::layout::Layout;
+use policy::{FileId, Time};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,84 +63,95 @@ impl Interposer for Power {
 }
 
 /// A stub on that power.
-pub struct PoweredStub(Arc<MemoryStub>, Arc<Power>);
+pub struct PoweredStub {
+    stub: Arc<MemoryStub>,
+    power: Arc<Power>,
+}
 
 impl PoweredStub {
     pub fn new(stub: Arc<MemoryStub>, power: Arc<Power>) -> PoweredStub {
-        PoweredStub(stub, power)
+        PoweredStub { stub, power }
     }
 }
 
 impl Stub for PoweredStub {
-    fn layout(&self) -> Result<Option<Layout>> {
-        self.0.layout()
-    }
     fn set_layout(&self, layout: &Layout) -> Result<()> {
-        self.1.use_some()?;
-        self.0.set_layout(layout)
-    }
-    fn source(&self) -> Result<Option<String>> {
-        self.0.source()
+        self.power.use_some()?;
+        self.stub.set_layout(layout)
     }
     fn set_source(&self, record: Option<&str>) -> Result<()> {
-        self.1.use_some()?;
-        self.0.set_source(record)
-    }
-    fn size(&self) -> Result<u64> {
-        self.0.size()
+        self.power.use_some()?;
+        self.stub.set_source(record)
     }
     fn set_size(&self, size: u64) -> Result<()> {
-        self.1.use_some()?;
-        self.0.set_size(size)
+        self.power.use_some()?;
+        self.stub.set_size(size)
     }
     fn touch(&self, modified: Time) -> Result<()> {
-        self.1.use_some()?;
-        self.0.touch(modified)
+        self.power.use_some()?;
+        self.stub.touch(modified)
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.1.use_some()?;
-        self.0.read_at(offset, buf)
+        self.power.use_some()?;
+        self.stub.read_at(offset, buf)
     }
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.1.use_some()?;
-        self.0.write_at(offset, data)
+        self.power.use_some()?;
+        self.stub.write_at(offset, data)
     }
     fn mark_inline(&self, inline: bool) -> Result<()> {
-        self.1.use_some()?;
-        self.0.mark_inline(inline)
-    }
-    fn is_marked_inline(&self) -> Result<bool> {
-        self.0.is_marked_inline()
+        self.power.use_some()?;
+        self.stub.mark_inline(inline)
     }
     fn punch(&self, offset: u64, len: u64) -> Result<()> {
-        self.1.use_some()?;
-        self.0.punch(offset, len)
+        self.power.use_some()?;
+        self.stub.punch(offset, len)
     }
     fn seek_data(&self, offset: u64) -> Result<u64> {
-        self.1.use_some()?;
-        self.0.seek_data(offset)
+        self.power.use_some()?;
+        self.stub.seek_data(offset)
     }
     fn seek_hole(&self, offset: u64) -> Result<u64> {
-        self.1.use_some()?;
-        self.0.seek_hole(offset)
+        self.power.use_some()?;
+        self.stub.seek_hole(offset)
     }
     fn mark_in_use(&self, by: InUse, mark: Mark) -> Result<()> {
-        self.1.use_some()?;
-        self.0.mark_in_use(by, mark)
+        self.power.use_some()?;
+        self.stub.mark_in_use(by, mark)
     }
     fn set_kernel_writes(&self, writes: bool) -> Result<()> {
-        self.1.use_some()?;
-        self.0.set_kernel_writes(writes)
-    }
-    fn kernel_writes(&self) -> Result<bool> {
-        self.0.kernel_writes()
+        self.power.use_some()?;
+        self.stub.set_kernel_writes(writes)
     }
     fn discard(&self, by: InUse) -> Result<()> {
-        self.1.use_some()?;
-        self.0.discard(by)
+        self.power.use_some()?;
+        self.stub.discard(by)
     }
     fn sync(&self) -> Result<()> {
-        self.1.use_some()?;
-        self.0.sync()
+        self.power.use_some()?;
+        self.stub.sync()
+    }
+
+    forward! { stub:
+        fn layout(&self) -> Result<Option<Layout>>;
+        fn source(&self) -> Result<Option<String>>;
+        fn size(&self) -> Result<u64>;
+        fn is_marked_inline(&self) -> Result<bool>;
+        fn kernel_writes(&self) -> Result<bool>;
+        fn pointer(&self) -> Result<Pointer>;
+        fn point(&self, generation: u64, stamp: u64) -> Result<()>;
+        fn record(&self, generation: u64) -> Result<Option<Record>>;
+        fn create_record(&self, generation: u64, record: &Record) -> Result<bool>;
+        fn remove_records(&self, below: u64) -> Result<()>;
+        fn listed_generation(&self) -> Result<Option<u64>>;
+        fn cut_to(&self) -> Result<Option<u64>>;
+        fn set_cut_to(&self, size: Option<u64>) -> Result<()>;
+        fn grow_to(&self, size: u64) -> Result<()>;
+        fn locker(&self) -> Result<Box<dyn Locker>>;
+        fn has_sums(&self) -> Result<bool>;
+        fn sums(&self) -> Result<Option<(String, String)>>;
+        fn begin_sums(&self, id: &str) -> Result<()>;
+        fn end_sums(&self, id: &str, text: &str) -> Result<bool>;
+        fn void_sums(&self, file: Option<FileId>) -> Result<bool>;
     }
 }
