@@ -40,8 +40,8 @@ pub struct Quotas {
 /// Accounts of all subjects.
 #[derive(Clone, Default)]
 struct Table {
-    users: HashMap<u32, Arc<Account>>,
-    groups: HashMap<u32, Arc<Account>>,
+    /// Accounts of users and groups.
+    owners: HashMap<Subject, Arc<Account>>,
     /// By their paths below the tree.
     directories: HashMap<PathBuf, Arc<Account>>,
 }
@@ -73,8 +73,7 @@ impl Quotas {
         self.change(|table| {
             for (account, path) in accounts {
                 match (account.subject(), path) {
-                    (Subject::User(uid), _) => drop(table.users.insert(uid, account)),
-                    (Subject::Group(gid), _) => drop(table.groups.insert(gid, account)),
+                    (owner @ (Subject::User(_) | Subject::Group(_)), _) => drop(table.owners.insert(owner, account)),
                     (Subject::Directory(_), Some(path)) => drop(table.directories.insert(path, account)),
                     (Subject::Directory(_), None) => {}
                 }
@@ -85,8 +84,7 @@ impl Quotas {
     /// Removes an account.
     pub fn remove(&self, subject: Subject) {
         self.change(|table| {
-            table.users.retain(|_, account| account.subject() != subject);
-            table.groups.retain(|_, account| account.subject() != subject);
+            table.owners.remove(&subject);
             table.directories.retain(|_, account| account.subject() != subject);
         });
     }
@@ -95,7 +93,7 @@ impl Quotas {
         let mut table = self.table.write();
         let mut new = Table::clone(&table);
         change(&mut new);
-        let any = !(new.users.is_empty() && new.groups.is_empty() && new.directories.is_empty());
+        let any = !(new.owners.is_empty() && new.directories.is_empty());
         *table = Arc::new(new);
         self.edition.fetch_add(1, Ordering::AcqRel);
         self.is_on.store(any, Ordering::Release);
@@ -164,9 +162,8 @@ impl Quotas {
 
 impl Table {
     fn owners(&self, uid: Option<u32>, gid: Option<u32>) -> Vec<Arc<Account>> {
-        let user = uid.and_then(|uid| self.users.get(&uid));
-        let group = gid.and_then(|gid| self.groups.get(&gid));
-        user.into_iter().chain(group).cloned().collect()
+        let owners = uid.map(Subject::User).into_iter().chain(gid.map(Subject::Group));
+        owners.filter_map(|owner| self.owners.get(&owner)).cloned().collect()
     }
 
     fn above<'a>(&'a self, directory: &'a Path) -> impl Iterator<Item = Arc<Account>> + 'a {
