@@ -150,19 +150,18 @@ impl Volume {
         self.inline_bytes_ever
     }
 
-    /// Epoch of this daemon: the upper half of every number that it assigns.
-    pub fn epoch(&self) -> u32 {
-        self.ids.epoch()
+    object::forward! { ids:
+        /// Epoch of this daemon: the upper half of every number that it assigns.
+        pub fn epoch(&self) -> u32;
+        /// Starts a new epoch: this daemon is another node from now on.
+        pub fn new_epoch(&self) -> Result<u32>;
+        /// A number that was never given before, for an object or a file.
+        pub fn next_id(&self) -> Result<u64>;
     }
 
     /// The random name of the state directory.
     pub fn node_name(&self) -> Result<String> {
         state_store::own(&self.config)
-    }
-
-    /// Starts a new epoch: this daemon is another node from now on.
-    pub fn new_epoch(&self) -> Result<u32> {
-        self.ids.new_epoch()
     }
 
     /// Epochs whose names may be incomplete, since namespace or state were restored from a backup. Their objects are
@@ -197,11 +196,6 @@ impl Volume {
         // With several nodes, targets have later epochs than this node's: the other nodes' epochs.
         let heeded = self.targets.get(target).filter(|_| !self.config.is_shared());
         heeded.map_or(Ok(()), |target| self.ids.heed(&target))
-    }
-
-    /// A number that was never given before, for an object or a file.
-    pub fn next_id(&self) -> Result<u64> {
-        self.ids.next()
     }
 }
 

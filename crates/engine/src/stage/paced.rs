@@ -2,6 +2,7 @@
 
 use super::limit::Pace;
 use crate::source::{Deposited, Entry, Identity, Opener, Result, Source, Started, Upload, Version};
+use object::forward;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -17,21 +18,15 @@ impl Opener for PacedOpener {
         Ok(Arc::new(PacedSource { source, pace: self.pace.clone() }))
     }
 
-    fn named(&self, uri: &str, name: &str, who: &Identity) -> Result<String> {
-        self.inner.named(uri, name, who)
-    }
-
     fn create(&self, uri: &str, who: &Identity) -> Result<Started> {
         let Started { upload, at } = self.inner.create(uri, who)?;
         Ok(Started { upload: Box::new(PacedUpload { upload, pace: self.pace.clone() }), at })
     }
 
-    fn record(&self, uri: &str, who: &Identity) -> Result<Option<Vec<Deposited>>> {
-        self.inner.record(uri, who)
-    }
-
-    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>> {
-        self.inner.list(uri, who)
+    forward! { inner:
+        fn named(&self, uri: &str, name: &str, who: &Identity) -> Result<String>;
+        fn record(&self, uri: &str, who: &Identity) -> Result<Option<Vec<Deposited>>>;
+        fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>>;
     }
 }
 
@@ -41,10 +36,6 @@ struct PacedSource {
 }
 
 impl Source for PacedSource {
-    fn stat(&self) -> Result<Version> {
-        self.source.stat()
-    }
-
     fn fetch_at(&self, version: &Version, offset: u64, buf: &mut [u8], arrived: &AtomicU64) -> Result<()> {
         let mut at = offset;
         for piece in buf.chunks_mut(self.pace.piece_bytes()) {
@@ -65,12 +56,10 @@ impl Source for PacedSource {
         stopped.and(read)
     }
 
-    fn has_ranges(&self) -> Result<bool> {
-        self.source.has_ranges()
-    }
-
-    fn notices_replacement(&self, version: &Version) -> bool {
-        self.source.notices_replacement(version)
+    forward! { source:
+        fn stat(&self) -> Result<Version>;
+        fn has_ranges(&self) -> Result<bool>;
+        fn notices_replacement(&self, version: &Version) -> bool;
     }
 }
 

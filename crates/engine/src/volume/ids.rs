@@ -41,7 +41,7 @@ impl Ids {
     }
 
     /// The next number.
-    pub fn next(&self) -> Result<u64> {
+    pub fn next_id(&self) -> Result<u64> {
         let mut next = self.next.lock();
         let (epoch, count) = *next;
         if count == u32::MAX {
@@ -115,12 +115,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let new = |state: &Arc<dyn State>| Ids::new(state.clone(), dir.path(), no_targets()).unwrap().0;
         let ids = new(&state);
-        assert_eq!((ids.next().unwrap(), ids.next().unwrap()), (1 << 32, (1 << 32) + 1));
+        assert_eq!((ids.next_id().unwrap(), ids.next_id().unwrap()), (1 << 32, (1 << 32) + 1));
         ids.next.lock().1 = u32::MAX - 1;
-        assert_eq!(ids.next().unwrap(), (1 << 32) + u64::from(u32::MAX) - 1);
-        assert_eq!((ids.next().unwrap(), ids.next().unwrap()), (2 << 32, (2 << 32) + 1));
-        assert_eq!(new(&state).next().unwrap(), 3 << 32);
+        assert_eq!(ids.next_id().unwrap(), (1 << 32) + u64::from(u32::MAX) - 1);
+        assert_eq!((ids.next_id().unwrap(), ids.next_id().unwrap()), (2 << 32, (2 << 32) + 1));
+        assert_eq!(new(&state).next_id().unwrap(), 3 << 32);
         let lost: Arc<dyn State> = Arc::new(SqliteState::in_memory().unwrap());
-        assert_eq!(new(&lost).next().unwrap(), 4 << 32, "another store repeats none");
+        assert_eq!(new(&lost).next_id().unwrap(), 4 << 32, "another store repeats none");
     }
 }
