@@ -78,8 +78,7 @@ impl Transfer<'_> {
         file.settle()?;
         let before = look(file, stub)?;
         let sent = offloaded::version(file, stub)?;
-        let started = retried(&self.stop, || self.opener.create(uri, self.who));
-        let Started { mut upload, at } = started.map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let Started { mut upload, at } = retried(&self.stop, uri, || self.opener.create(uri, self.who))?;
         // Without a comparison of content no hash is needed.
         let mut hasher = (compare == Compare::Content).then(blake3::Hasher::new);
         let mut copy = || -> Result<u64> {
@@ -148,9 +147,8 @@ impl Transfer<'_> {
     /// `expected` is given.
     fn read_back(&self, uri: &str, at: &str, size: u64, expected: Option<blake3::Hash>) -> Result<()> {
         let failed = |e| StageError::of_source(uri, e);
-        let source = retried(&self.stop, || self.opener.open(at, self.who))
-            .map_err(|e| e.map_or(StageError::Stopped, failed))?;
-        let version = retried(&self.stop, || source.stat()).map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let source = retried(&self.stop, uri, || self.opener.open(at, self.who))?;
+        let version = retried(&self.stop, uri, || source.stat())?;
         let wrong = || failed(SourceError::Passing("the received bytes differ from the sent ones".into()));
         if version.size != size {
             return Err(wrong());

@@ -73,9 +73,7 @@ enum Work {
 /// Helpers of one stage-in.
 pub(super) struct Helpers {
     others: Arc<dyn Others>,
-    uid: u32,
-    gid: u32,
-    umask: Option<u32>,
+    who: Identity,
     /// Names of the helpers.
     pub names: Vec<String>,
     /// One helper gave no answer and may still be working.
@@ -123,14 +121,7 @@ impl Transfer<'_> {
         let has_secrets = self.who.credentials_file.is_some() || !self.who.environment.is_empty();
         let others = self.others.get().filter(|_| !has_secrets)?.clone();
         let (names, lost) = (others.names(), AtomicBool::new(false));
-        (!names.is_empty()).then(|| Helpers {
-            others,
-            uid: self.who.uid,
-            gid: self.who.gid,
-            umask: self.who.umask,
-            names,
-            lost,
-        })
+        (!names.is_empty()).then(|| Helpers { others, who: self.who.clone(), names, lost })
     }
 
     /// Helpers of a file with this many units.
@@ -199,7 +190,7 @@ impl Helpers {
 
     /// Requests files from a helper; files that it did not stage in stay in the list.
     fn bring_files(&self, name: &str, files: &mut Vec<StageIn>, stop: &Stop, note: &dyn Fn(Staged)) {
-        let work = Work::Files { files: files.clone(), umask: self.umask };
+        let work = Work::Files { files: files.clone(), umask: self.who.umask };
         let Some(said) = self.ask(name, work, stop) else {
             // The helper may have staged some of them all the same.
             return files.iter_mut().for_each(|file| file.keep |= !file.replace);
@@ -209,7 +200,7 @@ impl Helpers {
     }
 
     fn ask(&self, name: &str, work: Work, stop: &Stop) -> Option<Vec<Option<Staged>>> {
-        match self.others.ask(name, self.uid, self.gid, &Share(work), stop) {
+        match self.others.ask(name, self.who.uid, self.who.gid, &Share(work), stop) {
             Said::Answer(answer) => return Some(answer),
             Said::Refused => {}
             Said::Nothing => self.lost.store(true, Ordering::Release),

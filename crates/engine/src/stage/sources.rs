@@ -109,7 +109,7 @@ impl Sources {
         let good = |at: usize| if any { self.by_ranges(at) } else { self.list[at].0.ranges };
         for (at, (place, source)) in self.list.iter().enumerate().filter(|(at, _)| good(*at)) {
             let version = &place.version;
-            let tried = retried(&self.stop, || {
+            let tried = retried(&self.stop, &place.uri, || {
                 let (version, arrived) = (version.clone(), Arc::new(AtomicU64::new(0)));
                 let counted = arrived.clone();
                 let read = move |source: &dyn Source| {
@@ -125,10 +125,8 @@ impl Sources {
                     self.used[at].store(true, Ordering::Relaxed);
                     return Ok(bytes);
                 }
-                Err(None) => return Err(StageError::Stopped),
-                Err(Some(e)) => {
-                    last.get_or_insert(StageError::of_source(&place.uri, e));
-                }
+                Err(StageError::Stopped) => return Err(StageError::Stopped),
+                Err(e) => drop(last.get_or_insert(e)),
             }
         }
         Err(last.unwrap_or_else(|| StageError::path("", "no source serves ranges")))
@@ -138,8 +136,8 @@ impl Sources {
     pub fn check_unchanged(&self) -> Result<()> {
         let used = self.list.iter().zip(&self.used).filter(|(_, used)| used.load(Ordering::Relaxed));
         for ((place, source), _) in used {
-            let now = retried(&self.stop, || unless_stopped(&self.stop, source, |source| source.stat()))
-                .map_err(|e| stopped_or(&place.uri, e))?;
+            let stat = || unless_stopped(&self.stop, source, |source| source.stat());
+            let now = retried(&self.stop, &place.uri, stat)?;
             if now != place.version {
                 let text = "it was replaced while it was fetched; stage it in again".to_string();
                 return Err(StageError::of_source(&place.uri, SourceError::Changed(text)));
@@ -150,16 +148,12 @@ impl Sources {
 }
 
 fn look(opener: &dyn Opener, uri: &str, who: &Identity, stop: &Stop) -> Result<(Place, Arc<dyn Source>)> {
-    let source = retried(stop, || opener.open(uri, who)).map_err(|e| stopped_or(uri, e))?;
+    let source = retried(stop, uri, || opener.open(uri, who))?;
     let stat = || unless_stopped(stop, &source, |source| source.stat());
-    let version = retried(stop, stat).map_err(|e| stopped_or(uri, e))?;
+    let version = retried(stop, uri, stat)?;
     let probe = || unless_stopped(stop, &source, |source| source.has_ranges());
-    let ranges = retried(stop, probe).map_err(|e| stopped_or(uri, e))?;
+    let ranges = retried(stop, uri, probe)?;
     Ok((Place { uri: uri.to_string(), version, ranges }, source))
-}
-
-fn stopped_or(uri: &str, e: Option<SourceError>) -> StageError {
-    e.map_or(StageError::Stopped, |e| StageError::of_source(uri, e))
 }
 
 /// Runs a request to a source on a thread of its own, and waits for the answer or the stop flag. So a source without an
@@ -192,22 +186,19 @@ fn unless_stopped_watched<T: Send + 'static>(
     }
 }
 
-/// Retries passing failures with exponential backoff. `Err(None)` if stopped.
-pub(super) fn retried<T>(
-    stop: &Stop,
-    mut work: impl FnMut() -> Result<T, SourceError>,
-) -> Result<T, Option<SourceError>> {
+/// Retries passing failures of a source with exponential backoff.
+pub(super) fn retried<T>(stop: &Stop, uri: &str, mut work: impl FnMut() -> Result<T, SourceError>) -> Result<T> {
     let (mut wait, began) = (RETRY_FIRST, Instant::now());
     for left in (0..=RETRIES).rev() {
         if stop.is_set() {
-            return Err(None);
+            return Err(StageError::Stopped);
         }
         match work() {
-            Err(_) if stop.is_set() => return Err(None),
+            Err(_) if stop.is_set() => return Err(StageError::Stopped),
             Err(SourceError::Passing(_)) if left > 0 && began.elapsed() + wait < TRY_AGAIN_WITHIN => {
                 std::thread::sleep(wait);
             }
-            other => return other.map_err(Some),
+            other => return other.map_err(|e| StageError::of_source(uri, e)),
         }
         wait *= 2;
     }
