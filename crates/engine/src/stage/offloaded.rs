@@ -77,12 +77,12 @@ impl Registry {
 
     /// The record of a file.
     pub fn get(&self, file: FileId) -> Result<Option<Offloaded>> {
-        records::get(&*self.state, RECORDS, &key(file))
+        records::get(&*self.state, RECORDS, &file.to_string())
     }
 
     /// Records a verified version.
     pub fn put(&self, file: FileId, offloaded: &Offloaded) -> Result<()> {
-        records::put(&*self.state, RECORDS, &key(file), offloaded)
+        records::put(&*self.state, RECORDS, &file.to_string(), offloaded)
     }
 
     /// Removes the records of all other files.
@@ -95,8 +95,4 @@ impl Registry {
         }
         Ok(())
     }
-}
-
-fn key(file: FileId) -> String {
-    format!("{:016x}", file.0)
 }
