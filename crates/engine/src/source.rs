@@ -161,6 +161,12 @@ pub fn means_directory(uri: &str) -> bool {
     uri.ends_with('/') || uri.starts_with("zenodo:") || uri.starts_with("doi:")
 }
 
+/// Percent-encodes a path for a URI.
+pub fn encoded(path: &str) -> String {
+    let keep = |b: u8| b.is_ascii_alphanumeric() || b"/-._~+@,=:".contains(&b);
+    path.bytes().map(|b| if keep(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
 /// The user for whom a source is opened. It decides where credentials are searched.
 #[derive(Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {

@@ -3,6 +3,8 @@
 //! Works on words, never on a shell line. If unsure it returns nothing: a file without a source is only not recovered,
 //! but a file with a wrong one would be refused later.
 
+use engine::source::encoded;
+
 /// Source and destination of a copy command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recognised {
@@ -158,17 +160,12 @@ fn ssh_uri(word: &str, port: Option<&str>) -> Option<String> {
         Some(in_home) => format!("~/{in_home}"),
         None => path.trim_start_matches('/').to_string(),
     };
-    Some(format!("sftp://{server}{port}/{}", encode(&path)))
+    Some(format!("sftp://{server}{port}/{}", encoded(&path)))
 }
 
 /// An absolute local path as a URI; the base of a relative one is unknown here.
 fn file_uri(path: &str) -> Option<String> {
-    (path.starts_with('/') && !path.contains(['*', '?', '['])).then(|| format!("file://{}", encode(path)))
-}
-
-fn encode(path: &str) -> String {
-    let keep = |b: u8| b.is_ascii_alphanumeric() || b"/-._~+@,=:".contains(&b);
-    path.bytes().map(|b| if keep(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
+    (path.starts_with('/') && !path.contains(['*', '?', '['])).then(|| format!("file://{}", encoded(path)))
 }
 
 fn curl(words: &CommandWords) -> Option<Recognised> {

@@ -18,9 +18,11 @@ use begin::sums_key;
 use finish::check_free;
 use object::host::fstat;
 use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -288,5 +290,5 @@ pub(super) fn key_of(who: &Identity, path: &str, uri: &str) -> String {
 pub(super) fn last_name(uri: &str) -> Option<String> {
     let url = url::Url::parse(uri).ok()?;
     let name = url.path().rsplit('/').next().filter(|name| !name.is_empty())?;
-    Some(super::tree::decoded(name))
+    Some(percent_decode_str(name).decode_utf8().map_or_else(|_| name.to_owned(), Cow::into_owned))
 }

@@ -3,9 +3,9 @@
 use super::look::{Looked, QUESTIONS, ROWS_MAX, Row, There};
 use super::place::names;
 use super::shared::work_off_here;
-use super::tree::{encoded, some_chosen};
+use super::tree::some_chosen;
 use super::{Chosen, Compare, Result, StageError, Transfer};
-use crate::source::{SourceError, check_uri};
+use crate::source::{SourceError, check_uri, encoded};
 use meta::descent::Descent;
 use object::host::remembered;
 use parking_lot::Mutex;

@@ -7,9 +7,8 @@
 
 mod sums;
 
-use super::tree::encoded;
 use super::{Algorithm, BadLine, Checksum, Result, StageError, StageIn, place};
-use crate::source::{Deposited, check_uri};
+use crate::source::{Deposited, check_uri, encoded};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 

@@ -4,7 +4,7 @@ use super::error::SHOWN_MAX;
 use super::manifest::{self, Line, ManifestIn};
 use super::place::names;
 use super::{BadLine, Chosen, Progress, Result, StageError, StageIn, Staged, Transfer};
-use crate::source::{Entry, EntryKind, SourceError};
+use crate::source::{Entry, EntryKind, SourceError, encoded};
 use parking_lot::Mutex;
 use rustix::fs::FileType;
 use std::collections::BTreeSet;
@@ -271,30 +271,4 @@ fn check_entry(uri: &str, entry: &Entry) -> Result<()> {
     }
     let why = format!("its listing has a name that cannot be used: {:?}; nothing was changed", entry.path);
     Err(StageError::of_source(uri, SourceError::Permanent(why)))
-}
-
-/// Percent-encodes a path for a URI.
-pub(super) fn encoded(path: &str) -> String {
-    let keep = |b: u8| b.is_ascii_alphanumeric() || b"/-._~+@,=:".contains(&b);
-    path.bytes().map(|b| if keep(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
-}
-
-/// Decodes the valid percent escapes of a name in a URI.
-pub(super) fn decoded(name: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = name.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let digits = tail.get(..2).and_then(|d| std::str::from_utf8(d).ok());
-        match digits.and_then(|d| u8::from_str_radix(d, 16).ok()).filter(|_| first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| name.to_string())
 }
