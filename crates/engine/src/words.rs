@@ -15,7 +15,7 @@ macro_rules! words {
             /// All, each with its word.
             pub const WORDS: &[(&str, $enum)] = &[$(($word, $enum::$variant)),+];
 
-            /// Its word.
+            /// Word of the variant.
             pub fn name(self) -> &'static str {
                 match self { $($enum::$variant => $word),+ }
             }
