@@ -1,7 +1,6 @@
 //! Tables of figures: a column is defined once, with its name, heading, digits and value; text, CSV and JSON are
 //! derived from it.
 
-use crate::failure::Result;
 use crate::shown;
 use clap::ValueEnum;
 use serde_json::{Map, Value};
@@ -34,7 +33,7 @@ pub enum Cell {
 }
 
 /// A column for rows of one kind.
-pub struct Column<'a, R: ?Sized> {
+pub struct Column<'a, R> {
     name: Cow<'a, str>,
     digits: Option<usize>,
     shown: Option<Shown<'a>>,
@@ -48,14 +47,14 @@ struct Shown<'a> {
 }
 
 /// Creates a column that CSV and JSON call `name`. A column with an empty name appears only in text.
-pub fn column<'a, R: ?Sized, C: Into<Cell>>(
+pub fn column<'a, R, C: Into<Cell>>(
     name: impl Into<Cow<'a, str>>,
     value: impl Fn(&R) -> C + 'a,
 ) -> Column<'a, R> {
     Column { name: name.into(), digits: None, shown: None, value: Box::new(move |row| value(row).into()) }
 }
 
-impl<'a, R: ?Sized> Column<'a, R> {
+impl<'a, R> Column<'a, R> {
     /// Sets the digits after the point in CSV; the default is as many as the number needs.
     pub fn digits(self, digits: usize) -> Self {
         Self { digits: Some(digits), ..self }
@@ -76,10 +75,7 @@ impl<'a, R: ?Sized> Column<'a, R> {
     }
 
     /// Returns the heading and the text of each row; `None` if the column is not in the text format.
-    fn for_people<'r>(&self, rows: impl Iterator<Item = &'r R>) -> Option<(&str, Vec<(String, bool)>)>
-    where
-        R: 'r,
-    {
+    fn for_people(&self, rows: &[R]) -> Option<(&str, Vec<(String, bool)>)> {
         let Shown { heading, digits, factor } = self.shown.as_ref()?;
         let cell = |row| match (self.value)(row) {
             Cell::Word(word) => (word, true),
@@ -88,7 +84,7 @@ impl<'a, R: ?Sized> Column<'a, R> {
             Cell::Number(number) if number.is_finite() => (format!("{:.digits$}", number * factor), false),
             Cell::Number(_) | Cell::Nothing => ("-".to_owned(), false),
         };
-        Some((heading, rows.map(cell).collect()))
+        Some((heading, rows.iter().map(cell).collect()))
     }
 
     fn for_spreadsheets(&self, row: &R) -> String {
@@ -107,7 +103,7 @@ impl<'a, R: ?Sized> Column<'a, R> {
 /// Formats the text lines: the headings, then each row.
 pub fn lines<R>(columns: &[Column<'_, R>], rows: &[R]) -> Vec<String> {
     let mut lines = vec![String::new(); rows.len() + 1];
-    for (heading, cells) in columns.iter().filter_map(|column| column.for_people(rows.iter())) {
+    for (heading, cells) in columns.iter().filter_map(|column| column.for_people(rows)) {
         let left = !cells.is_empty() && cells.iter().all(|(_, word)| *word);
         let width = |text: &str| text.chars().count();
         let widest = cells.iter().map(|(text, _)| width(text)).max().unwrap_or(0).max(width(heading));
@@ -125,63 +121,12 @@ pub fn text<R>(columns: &[Column<'_, R>], rows: &[R]) -> String {
     lines(columns, rows).join("\n") + "\n"
 }
 
-/// Formats one row as text: a line for each column.
-pub fn sheet<R: ?Sized>(columns: &[Column<'_, R>], row: &R) -> String {
-    let cells = columns.iter().filter_map(|column| column.for_people(std::iter::once(row)));
-    cells.map(|(heading, cells)| format!("{heading:<34}{:>16}\n", cells[0].0)).collect()
-}
-
 /// Formats all rows as CSV.
 pub fn csv<R>(columns: &[Column<'_, R>], rows: &[R]) -> String {
     let named: Vec<_> = columns.iter().filter(|column| !column.name.is_empty()).collect();
     let head = named.iter().map(|column| quoted(&column.name).into_owned()).collect::<Vec<_>>();
     let rows = rows.iter().map(|row| named.iter().map(|column| column.for_spreadsheets(row)).collect::<Vec<_>>());
     std::iter::once(head).chain(rows).map(|line| line.join(",") + "\n").collect()
-}
-
-/// A command's answer in the chosen format.
-pub enum Answer {
-    /// Text for people, or CSV.
-    Text(String),
-    /// A value for programs.
-    Json(Value),
-}
-
-impl Answer {
-    /// Writes the answer to standard output.
-    pub fn write(&self) -> Result<u8> {
-        match self {
-            Answer::Text(text) => shown::text(text)?,
-            Answer::Json(json) => shown::json(json)?,
-        }
-        Ok(0)
-    }
-}
-
-/// Formats rows as chosen; `text` and `json` are only computed if needed.
-pub fn answer<R>(
-    output: Output,
-    columns: &[Column<'_, R>],
-    rows: &[R],
-    text: impl FnOnce() -> String,
-    json: impl FnOnce() -> Value,
-) -> Answer {
-    match output {
-        Output::Text => Answer::Text(text()),
-        Output::Csv => Answer::Text(csv(columns, rows)),
-        Output::Json => Answer::Json(json()),
-    }
-}
-
-/// Writes rows in the chosen format.
-pub fn write<R>(
-    output: Output,
-    columns: &[Column<'_, R>],
-    rows: &[R],
-    text: impl FnOnce() -> String,
-    json: impl FnOnce() -> Value,
-) -> Result<u8> {
-    answer(output, columns, rows, text, json).write()
 }
 
 /// Returns all rows as JSON. Infinity becomes null.
@@ -289,12 +234,5 @@ mod tests {
         assert_eq!(csv(&columns, &names), "name\n'=1+1\n\"a\nb\"\n\"'-x,\"\"y\"\"\"\nplain\n");
         assert_eq!(text(&columns, &names), "name\n=1+1\na\\nb\n-x,\"y\"\nplain\n");
         assert_eq!(json(&columns, &names)[0]["name"], "=1+1", "programs get it as it is");
-    }
-
-    #[test]
-    fn one_row_is_a_sheet() {
-        let sheet = sheet(&columns()[1..3], &ROWS[0]);
-        assert_eq!(sheet.lines().map(|line| line.trim_end().len()).collect::<Vec<_>>(), [50, 50]);
-        assert!(sheet.ends_with("25.0\n"), "{sheet}");
     }
 }

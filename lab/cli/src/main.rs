@@ -2,10 +2,11 @@
 
 mod chart;
 mod command;
+mod table;
 
 use clap::Parser;
 use std::process::ExitCode;
-use terminal::{failure, log, served, shown, table};
+use terminal::{failure, log, served, shown};
 
 fn main() -> ExitCode {
     match command::Cli::parse().run() {
