@@ -32,7 +32,6 @@ mod versions;
 pub use record::{Mark, Marked};
 pub use shared::Command;
 
-use self::adviser::owner_at;
 use super::driver::Driver;
 use super::jobs::Lane;
 use super::{Adapt, now_ms};
@@ -118,11 +117,7 @@ impl Burst {
             let resumed = buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp };
             driver.tell(Event::Checkpoint(AdmissionEvent::Buffer(resumed)));
         }
-        let table = if alone {
-            CheckpointTable::open(&*state, |path| owner_at(&volume, path))?
-        } else {
-            CheckpointTable::default()
-        };
+        let table = if alone { CheckpointTable::open(&*state)? } else { CheckpointTable::default() };
         let marks = Marks::open(&*state)?;
         Ok(Arc::new(Burst {
             limits: Limits::new(paths, settings.cgroups && settings.is_limited()),

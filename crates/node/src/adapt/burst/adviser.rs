@@ -6,7 +6,6 @@ use super::table::{CheckpointTable, Current};
 use super::{Adapt, Burst, now_ms};
 use crate::{Error, Result};
 use engine::file::{Access, Adviser, File, Happened, Resume};
-use engine::volume::Volume;
 use policy::burst::admission::Event as AdmissionEvent;
 use policy::burst::buffer;
 use policy::burst::tables::Version;
@@ -21,12 +20,6 @@ use std::time::Duration;
 
 /// Writeback starts after each run of this many bytes. A guess: enough for one request of a disk array.
 const PUSH_BYTES: u64 = 4 << 20;
-
-/// The owner of a file.
-pub(super) fn owner_at(volume: &Volume, path: &str) -> Option<u32> {
-    let found = rustix::fs::statat(volume.tree(), path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
-    found.ok().map(|found| found.st_uid)
-}
 
 impl Burst {
     fn open_checkpoint(&self, file: &File) -> Option<Arc<OpenCheckpoint>> {
@@ -81,7 +74,8 @@ impl Burst {
 
     /// User that owns a file.
     pub(super) fn owner_of(&self, path: &str) -> Option<u32> {
-        owner_at(&self.volume, path)
+        let found = rustix::fs::statat(self.volume.tree(), path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        found.ok().map(|found| found.st_uid)
     }
 
     /// Whether any path may belong to a checkpoint.

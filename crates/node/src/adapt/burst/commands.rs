@@ -26,7 +26,7 @@ impl Burst {
         }
         let full = app_names::full(caller.uid, &what.app);
         self.set_mtbf(&full, what.mtbf_s, what.nodes)?;
-        let newest_ns = Some(self.newest_below(&what.paths));
+        let newest_ns = self.newest_below(&what.paths);
         let mut table = self.table.lock();
         if let Some(there) = self.sessions.read().get(&full) {
             return Err(Problem::busy(format!("version \"{}\" of {} was begun already", there.label, what.app))

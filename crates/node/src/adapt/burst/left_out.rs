@@ -31,7 +31,6 @@ impl Burst {
 
     /// Paths of files of an announced version that were written and are not among its parts.
     pub(super) fn left_out(&self, session: &Session) -> Vec<String> {
-        let Some(newest_ns) = session.newest_ns else { return Vec::new() };
         let parts: BTreeSet<Inode> = {
             let table = self.table.lock();
             let current = table.current.get(&session.request);
@@ -42,7 +41,7 @@ impl Burst {
             self.each_below(path, &mut |path, stat| {
                 // An empty file has no bytes to lose. Files of other users do not belong to this version.
                 let counts = stat.st_size > 0 && (session.uid == 0 || session.uid == stat.st_uid);
-                if counts && modified_ns(stat) > newest_ns && !parts.contains(&(stat.st_dev, stat.st_ino)) {
+                if counts && modified_ns(stat) > session.newest_ns && !parts.contains(&(stat.st_dev, stat.st_ino)) {
                     left.push(path.display().to_string());
                 }
             });

@@ -13,7 +13,6 @@
 //! replica. A version is recorded only when it is complete and durable, and its record is removed before it is
 //! overwritten. So every recorded version is readable.
 
-use super::app_names;
 use super::table::Session;
 use crate::Result;
 pub use crate::control::answers::MtbfFrom;
@@ -33,8 +32,6 @@ const SESSIONS: &str = "burst.session";
 pub struct App {
     /// Number of the application.
     pub number: u64,
-    /// User that announced or marked the application, or owns its files; `None` in records of earlier daemons.
-    pub uid: Option<u32>,
     /// Seconds between two failures.
     pub mtbf_s: u64,
     /// Origin of `mtbf_s`.
@@ -161,25 +158,12 @@ pub fn put_session(state: &dyn State, session: &Session) -> Result<()> {
 
 /// Removes the record of an announced version.
 pub fn forget_session(state: &dyn State, app: &str) -> Result<()> {
-    // An earlier daemon may have recorded the announcement under the short name.
-    let of_earlier = records::all::<Session>(state, SESSIONS)?
-        .into_iter()
-        .filter(|(key, session)| app_names::user(key).is_none() && app_names::full(session.uid, key) == app);
-    for (key, _) in of_earlier {
-        state.record_remove(SESSIONS, &key)?;
-    }
     state.record_remove(SESSIONS, app).map(|_| ())
 }
 
-/// Announced versions by application. Entries of earlier daemons belong to the user who announced them.
+/// Announced versions by application.
 pub fn sessions(state: &dyn State) -> Result<BTreeMap<String, Session>> {
-    let full = |(_, mut session): (String, Session)| {
-        if app_names::user(&session.app).is_none() {
-            session.app = app_names::full(session.uid, &session.app);
-        }
-        (session.app.clone(), session)
-    };
-    Ok(records::all(state, SESSIONS)?.into_iter().map(full).collect())
+    Ok(records::all(state, SESSIONS)?.into_iter().collect())
 }
 
 /// Records the marks of a job.

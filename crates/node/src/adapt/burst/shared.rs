@@ -174,8 +174,7 @@ impl Burst {
     /// Makes this node the deciding one, with the recorded state.
     fn take_over(&self, adapt: &Adapt) -> Result<()> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
-        let (table, marks) =
-            (CheckpointTable::open(&*self.state, |path| self.owner_of(path))?, Marks::open(&*self.state)?);
+        let (table, marks) = (CheckpointTable::open(&*self.state)?, Marks::open(&*self.state)?);
         let (sessions, period) = (record::sessions(&*self.state)?, record::period(&*self.state)?);
         self.tell(AdmissionEvent::HandOver);
         *self.table.lock() = table;

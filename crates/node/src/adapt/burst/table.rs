@@ -41,9 +41,8 @@ pub struct Session {
     pub uid: u32,
     /// Announced size in bytes; 0 if unknown.
     pub bytes: u64,
-    /// Latest time of change below these paths at the announcement, in ns; `None` in records of earlier daemons.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub newest_ns: Option<i64>,
+    /// Latest time of change below these paths at the announcement, in ns.
+    pub newest_ns: i64,
     /// Number of its request, after the first write.
     #[serde(skip)]
     pub request: u64,
@@ -71,41 +70,18 @@ pub struct CheckpointTable {
 }
 
 impl CheckpointTable {
-    /// Loads the records of the state store. Earlier daemons recorded applications under their short names. Such a
-    /// record belongs to its user or, without one, to the owner of the files.
-    pub fn open(state: &dyn State, owner_of: impl Fn(&str) -> Option<u32>) -> Result<CheckpointTable> {
+    /// Loads the records of the state store.
+    pub fn open(state: &dyn State) -> Result<CheckpointTable> {
         let mut table = CheckpointTable::default();
-        let versions = record::versions(state)?;
-        let (apps, earlier): (Vec<_>, Vec<_>) =
-            record::apps(state)?.into_iter().partition(|(name, _)| app_names::user(name).is_some());
-        for (name, app) in apps {
-            table.take(name, app);
+        for (name, app) in record::apps(state)? {
+            table.next_app = table.next_app.max(app.number);
+            table.names.insert(app.number, name.clone());
+            table.apps.insert(name, app);
         }
-        let mut of_earlier = BTreeMap::new();
-        for (name, app) in earlier {
-            let of_files = || versions.iter().find(|v| v.app == name).and_then(|v| owner_of(&v.parts.first()?.path));
-            let full = app_names::full(app.uid.or_else(of_files).unwrap_or_default(), &name);
-            of_earlier.insert(name, full.clone());
-            // A record under the full name is newer.
-            if !table.apps.contains_key(&full) {
-                table.take(full, app);
-            }
-        }
-        for mut version in versions {
-            if let Some(full) = of_earlier.get(&version.app) {
-                version.app.clone_from(full);
-            }
-            if table.apps.contains_key(&version.app) {
-                table.enter(version);
-            }
+        for version in record::versions(state)? {
+            table.enter(version);
         }
         Ok(table)
-    }
-
-    fn take(&mut self, full: String, app: App) {
-        self.next_app = self.next_app.max(app.number);
-        self.names.insert(app.number, full.clone());
-        self.apps.insert(full, app);
     }
 
     /// Whether a file is a part of a complete version or of a current one. The latter counts until its commit has
@@ -130,7 +106,7 @@ impl CheckpointTable {
         }
         self.next_app += 1;
         let mtbf_from = if mtbf_s > 0 { MtbfFrom::Given } else { MtbfFrom::Default };
-        let app = App { number: self.next_app, uid, first_ms: now_ms, mtbf_s, mtbf_from, ..App::default() };
+        let app = App { number: self.next_app, first_ms: now_ms, mtbf_s, mtbf_from, ..App::default() };
         self.names.insert(app.number, name.to_owned());
         self.apps.insert(name.to_owned(), app.clone());
         Ok((app, true))
@@ -201,9 +177,9 @@ mod tests {
 
     /// [S-364]
     #[test]
-    fn names_belong_to_users_and_those_of_earlier_daemons_to_their_owners() {
+    fn names_belong_to_users() {
         let state = SqliteState::in_memory().unwrap();
-        let app = |number, uid| App { number, uid, ..App::default() };
+        let app = |number, restarts| App { number, restarts, ..App::default() };
         let version = |of: &str, number, path: &str| record::Version {
             app: of.into(),
             number,
@@ -212,20 +188,17 @@ mod tests {
             at_ms: 1,
             announced: None,
         };
-        record::put_app(&state, "wave", &app(1, Some(7))).unwrap();
-        record::put_app(&state, "old", &app(2, None)).unwrap();
-        record::put_version(&state, 1, &version("wave", 1, "a")).unwrap();
-        record::put_version(&state, 2, &version("old", 2, "b")).unwrap();
-        let open = || CheckpointTable::open(&state, |path| (path == "b").then_some(8)).unwrap();
-        let mut table = open();
+        record::put_app(&state, "7/wave", &app(1, 3)).unwrap();
+        record::put_app(&state, "8/old", &app(2, 0)).unwrap();
+        record::put_version(&state, 1, &version("7/wave", 1, "a")).unwrap();
+        record::put_version(&state, 2, &version("8/old", 2, "b")).unwrap();
+        let table = &mut CheckpointTable::open(&state).unwrap();
         assert_eq!(table.apps.keys().collect::<Vec<_>>(), ["7/wave", "8/old"]);
         assert_eq!(table.complete.values().map(|v| &*v.app).collect::<Vec<_>>(), ["7/wave", "8/old"]);
-        // Another user has an application of the same name; then the first user writes again.
+        // Another user has an application of the same name.
         let (other, fresh) = table.app("8/wave", 1, 0).unwrap();
-        assert!(fresh && other.uid == Some(8) && !table.app("7/wave", 1, 0).unwrap().1);
-        record::put_app(&state, "7/wave", &App { restarts: 3, ..app(1, Some(7)) }).unwrap();
-        let table = &mut open();
-        assert_eq!((table.apps["7/wave"].restarts, table.complete.len()), (3, 2));
+        assert!(fresh && other.number == 3 && !table.app("7/wave", 1, 0).unwrap().1);
+        assert_eq!(table.apps["7/wave"].restarts, 3);
         // One user has too many applications; other users are not affected.
         for n in table.apps.keys().filter(|of| of.starts_with("8/")).count()..app_names::PER_USER_MAX {
             table.app(&format!("8/n{n}"), 1, 0).unwrap();
