@@ -104,6 +104,15 @@ pub fn capacity_bytes(volume: &Volume) -> u64 {
     }
 }
 
+/// Queues work for a carrier of a lane, behind its earlier work.
+fn queue(driver: &Driver, lane: Lane, work: impl FnOnce(&Burst, &Adapt) + Send + 'static) {
+    driver.jobs.later(lane, move |adapt| {
+        if let Some(burst) = adapt.burst() {
+            work(burst, adapt);
+        }
+    });
+}
+
 impl Burst {
     /// Opens the buffer of a volume with `[burst]`, with an earlier daemon's records of checkpoints.
     pub(super) fn open(volume: Arc<Volume>, capacity_bytes: u64, driver: Arc<Driver>) -> Result<Arc<Burst>> {
@@ -216,20 +225,7 @@ impl Burst {
 
     /// Queues work for the carrier of checkpoints, behind its earlier work.
     fn later(&self, work: impl FnOnce(&Burst, &Adapt) + Send + 'static) {
-        self.driver.jobs.later(Lane::Checkpoints, move |adapt| {
-            if let Some(burst) = adapt.burst() {
-                work(burst, adapt);
-            }
-        });
-    }
-
-    /// Queues work for the carrier that makes versions durable.
-    fn commits(&self, work: impl FnOnce(&Burst, &Adapt) + Send + 'static) {
-        self.driver.jobs.later(Lane::Commits, move |adapt| {
-            if let Some(burst) = adapt.burst() {
-                work(burst, adapt);
-            }
-        });
+        queue(&self.driver, Lane::Checkpoints, work);
     }
 
     /// Stores the continuation of a held write; returns the write's number.

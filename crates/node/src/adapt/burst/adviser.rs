@@ -3,7 +3,7 @@
 use super::app_names;
 use super::open::OpenCheckpoint;
 use super::table::{CheckpointTable, Current};
-use super::{Adapt, Burst, now_ms};
+use super::{Adapt, Burst, Lane, now_ms, queue};
 use crate::{Error, Result};
 use engine::file::{Access, Adviser, File, Happened, Resume};
 use policy::burst::admission::Event as AdmissionEvent;
@@ -219,7 +219,7 @@ impl Burst {
         if write && down(&checkpoint.writers) == 1 {
             let (request, closed) = (checkpoint.request.load(Ordering::Acquire), checkpoint.clone());
             if !self.decides() {
-                self.commits(move |burst, _| burst.closed_here(&closed));
+                queue(&self.driver, Lane::Commits, move |burst, _| burst.closed_here(&closed));
             } else if request != 0 {
                 self.later(move |burst, _| burst.closed_writer(request));
             }

@@ -3,7 +3,7 @@
 use super::open::OpenCheckpoint;
 use super::record::{self, Part};
 use super::table::Current;
-use super::{Adapt, Burst, Lane, now_ms};
+use super::{Adapt, Burst, Lane, now_ms, queue};
 use crate::{Error, Result};
 use engine::events::Kind;
 use engine::file::File;
@@ -22,8 +22,7 @@ use std::sync::mpsc::Sender;
 impl Burst {
     /// Queues a check whether a version is complete. `tell` receives the result, if the version was declared complete.
     pub(super) fn commit_later(&self, request: u64, tell: Option<Sender<Result<record::Version>>>) {
-        self.driver.jobs.later(Lane::Commits, move |adapt| {
-            let Some(burst) = adapt.burst() else { return };
+        queue(&self.driver, Lane::Commits, move |burst, adapt| {
             let done = burst.commit(adapt, request, tell.is_some());
             match (tell, done) {
                 (Some(tell), done) => drop(tell.send(done)),

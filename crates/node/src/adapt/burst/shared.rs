@@ -19,7 +19,7 @@ mod request;
 pub use request::Command;
 
 use super::open::OpenCheckpoint;
-use super::{Adapt, Burst, CheckpointTable, Lane, Marks, record};
+use super::{Adapt, Burst, CheckpointTable, Lane, Marks, queue, record};
 use crate::Result;
 use crate::calls::{Answer, Calls, Reply, SILENT, To};
 use announce::Announced;
@@ -122,7 +122,7 @@ impl Burst {
         let driver = self.driver.clone();
         calls.register_queue(SERVICE, move |request, reply| {
             let lane = if let Request::Settle { .. } = request { Lane::Commits } else { Lane::Checkpoints };
-            driver.jobs.later(lane, move |adapt| serve(adapt, request, reply));
+            queue(&driver, lane, move |burst, adapt| burst.serve(adapt, request, reply));
         });
     }
 
@@ -135,12 +135,9 @@ impl Burst {
         let Some(shared) = self.shared.get() else { return 0 };
         let (driver, done) = (self.driver.clone(), Mutex::new(Some(done)));
         shared.calls.ask(&To::Leader, SERVICE, request, SILENT, move |answer| {
-            let Some(done) = done.lock().take() else { return };
-            driver.jobs.later(Lane::Checkpoints, move |adapt| {
-                if let Some(burst) = adapt.burst() {
-                    done(burst, answer);
-                }
-            });
+            if let Some(done) = done.lock().take() {
+                queue(&driver, Lane::Checkpoints, move |burst, _| done(burst, answer));
+            }
         })
     }
 
@@ -220,23 +217,23 @@ impl Burst {
     }
 }
 
-/// Serves a request of another node. A dropped reply makes the other node repeat it, perhaps to another leader.
-fn serve(adapt: &Adapt, request: Request, reply: Reply) {
-    let Some(burst) = adapt.burst() else { return };
-    match request {
-        Request::Write { by, stand, bytes } => burst.hold(adapt, &by, &stand, bytes, reply),
-        Request::Stands { by, stands } if burst.decides() => {
-            let over: Vec<Option<bool>> = stands.iter().map(|stand| burst.stands(adapt, &by, stand)).collect();
-            reply.send(&Ok(over));
+    /// Serves a request of another node. A dropped reply makes the other node repeat it, perhaps to another leader.
+    fn serve(&self, adapt: &Adapt, request: Request, reply: Reply) {
+        match request {
+            Request::Write { by, stand, bytes } => self.hold(adapt, &by, &stand, bytes, reply),
+            Request::Stands { by, stands } if self.decides() => {
+                let over: Vec<Option<bool>> = stands.iter().map(|stand| self.stands(adapt, &by, stand)).collect();
+                reply.send(&Ok(over));
+            }
+            Request::Stands { .. } => {}
+            Request::Full { bytes } => self.tell_buffer(buffer::Event::Full { bytes: bytes as f64 }),
+            Request::Reads { path, file } => self.is_read(file, path),
+            Request::Settle { app, label } => reply.send(&Ok(self.settle_here(&app, &label))),
+            Request::Over { app, label } => self.version_is_over(&app, &label),
+            Request::Announced => match self.look_what_is_announced() {
+                Ok(()) => reply.send(&Ok(())),
+                Err(error) => tracing::warn!("announced checkpoints cannot be read on this node: {error}"),
+            },
         }
-        Request::Stands { .. } => {}
-        Request::Full { bytes } => burst.tell_buffer(buffer::Event::Full { bytes: bytes as f64 }),
-        Request::Reads { path, file } => burst.is_read(file, path),
-        Request::Settle { app, label } => reply.send(&Ok(burst.settle_here(&app, &label))),
-        Request::Over { app, label } => burst.version_is_over(&app, &label),
-        Request::Announced => match burst.look_what_is_announced() {
-            Ok(()) => reply.send(&Ok(())),
-            Err(error) => tracing::warn!("announced checkpoints cannot be read on this node: {error}"),
-        },
     }
 }

@@ -1,7 +1,7 @@
 //! The part of the leader: holds the followers' writes until they have their turn and room, and accounts for them.
 
 use super::super::open::{Elsewhere, OpenCheckpoint};
-use super::super::{Adapt, Burst};
+use super::super::{Adapt, Burst, Lane, queue};
 use super::SERVICE;
 use super::request::{By, Granted, Request, Said, Stand};
 use crate::calls::{Answer, Reply, To};
@@ -43,8 +43,7 @@ impl Burst {
                 Err(Error::Busy(_)) => return,
                 Err(_) => Said::NoRoom,
             };
-            driver.jobs.later(super::Lane::Checkpoints, move |adapt| {
-                let Some(burst) = adapt.burst() else { return };
+            queue(&driver, Lane::Checkpoints, move |burst, _| {
                 let direct = burst.admission(|of| of.request(request).is_some_and(|of| of.direct));
                 let granted: Granted = (said, direct);
                 reply.send(&Ok(granted));
