@@ -3,7 +3,7 @@
 
 use super::Burst;
 use super::app_names;
-use super::record::{self, Mark, Marked};
+use super::record::{self, App, Mark, Marked};
 use crate::Result;
 use crate::control::answers::MtbfFrom;
 use meta::state::State;
@@ -63,7 +63,10 @@ impl Burst {
             let app = app_names::full(marked.uid, app);
             self.set_mtbf(&app, *mtbf_s, *nodes)?;
             if let Some(seconds) = *interval_s {
-                self.set_interval(&app, seconds)?;
+                self.change_app(&app, |app| {
+                    app.interval_s = seconds;
+                    buffer::Event::Interval { app: app.number, interval_s: seconds }
+                })?;
             }
         }
         self.announce().unwrap_or_else(|hosts| {
@@ -83,18 +86,6 @@ impl Burst {
         }
     }
 
-    /// Records an application's interval between checkpoints, as its owner set it.
-    fn set_interval(&self, name: &str, interval_s: u64) -> Result<()> {
-        let mut table = self.table.lock();
-        self.app_in(&mut table, name)?;
-        let Some(app) = table.apps.get_mut(name) else { return Ok(()) };
-        app.interval_s = interval_s;
-        record::put_app(&*self.state, name, app)?;
-        let number = app.number;
-        self.tell_buffer(buffer::Event::Interval { app: number, interval_s });
-        Ok(())
-    }
-
     /// Records an application's time between failures and its number of nodes.
     ///
     /// # Errors
@@ -105,13 +96,20 @@ impl Burst {
             (None, Some(nodes)) => (self.settings.node_mtbf.as_secs() / nodes.max(1), MtbfFrom::Nodes),
             (None, None) => return Ok(()),
         };
+        self.change_app(name, |app| {
+            (app.mtbf_s, app.mtbf_from) = (seconds.max(1), from);
+            buffer::Event::Mtbf { app: app.number, mtbf_s: app.mtbf_s }
+        })
+    }
+
+    /// Changes and records an application, created if necessary, and reports the change to the machine.
+    fn change_app(&self, name: &str, change: impl FnOnce(&mut App) -> buffer::Event) -> Result<()> {
         let mut table = self.table.lock();
-        self.app_in(&mut table, name)?;
-        let Some(app) = table.apps.get_mut(name) else { return Ok(()) };
-        (app.mtbf_s, app.mtbf_from) = (seconds.max(1), from);
-        record::put_app(&*self.state, name, app)?;
-        let number = app.number;
-        self.tell_buffer(buffer::Event::Mtbf { app: number, mtbf_s: seconds.max(1) });
+        let mut app = self.app_in(&mut table, name)?;
+        let event = change(&mut app);
+        record::put_app(&*self.state, name, &app)?;
+        table.apps.insert(name.to_owned(), app);
+        self.tell_buffer(event);
         Ok(())
     }
 }

@@ -22,7 +22,6 @@ use super::open::OpenCheckpoint;
 use super::{Adapt, Burst, CheckpointTable, Lane, Marks, queue, record};
 use crate::Result;
 use crate::calls::{Answer, Calls, Reply, SILENT, To};
-use announce::Announced;
 use follow::Kept;
 use meta::messages::Talk;
 use meta::stub::Inode;
@@ -55,7 +54,8 @@ pub struct Shared {
     tending: AtomicBool,
     tended: Mutex<Option<Instant>>,
     kept: Kept,
-    announced: Announced,
+    /// Time of the last read of the announcements.
+    announced_at: Mutex<Option<Instant>>,
     calls: Arc<Calls>,
 }
 
@@ -67,7 +67,7 @@ impl Shared {
             tending: AtomicBool::new(false),
             tended: Mutex::default(),
             kept: Kept::default(),
-            announced: Announced::default(),
+            announced_at: Mutex::default(),
             calls,
         }
     }
@@ -215,7 +215,6 @@ impl Burst {
     pub(super) fn is_in_grace(&self) -> bool {
         self.shared.get().is_some_and(|shared| shared.since.lock().is_some_and(|since| since.elapsed() < GRACE))
     }
-}
 
     /// Serves a request of another node. A dropped reply makes the other node repeat it, perhaps to another leader.
     fn serve(&self, adapt: &Adapt, request: Request, reply: Reply) {

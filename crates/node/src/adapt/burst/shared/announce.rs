@@ -6,7 +6,6 @@ use super::request::Request;
 use super::{AGAIN, SERVICE};
 use crate::Result;
 use crate::control::Caller;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -14,12 +13,6 @@ use std::time::{Duration, Instant};
 const HEARD_MAX: Duration = Duration::from_secs(15);
 /// Interval between reads of the announcements, in case a message was lost.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-
-/// Time of the last read of the announcements.
-#[derive(Default)]
-pub struct Announced {
-    looked: Mutex<Option<Instant>>,
-}
 
 impl Burst {
     /// Informs all nodes of a new announcement or mark, and waits for their acknowledgements.
@@ -65,7 +58,7 @@ impl Burst {
     /// Reads the announcements at intervals, since a message may get lost.
     pub(super) fn look_at_announced(&self) {
         let Some(shared) = self.shared.get() else { return };
-        let mut looked = shared.announced.looked.lock();
+        let mut looked = shared.announced_at.lock();
         if looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
             *looked = Some(Instant::now());
             drop(looked);
