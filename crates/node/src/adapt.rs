@@ -45,7 +45,6 @@ mod yields;
 pub use driver::Clock;
 pub use record::Recorder;
 pub use replicas::{JOB_VARIABLES, Replicas};
-pub use report::Report;
 pub use stripes::{Devices, striping};
 
 use crate::Result;

@@ -293,7 +293,8 @@ fn a_move_waits_for_new_opens_and_a_pause_begins_no_move() {
     };
     world.adapt.pause(true);
     (0..10).for_each(|_| later(50));
-    assert_eq!((world.adapt.report().expect("measured").pending, world.adapt.carry_now()), ((1, 0), 0), "planned");
+    let report = world.adapt.report().expect("measured");
+    assert_eq!((report.waiting, report.moving, world.adapt.carry_now()), (1, 0, 0), "planned");
     world.adapt.pause(false);
     later(50);
     // The move was handed out; a read comes before it is carried out.

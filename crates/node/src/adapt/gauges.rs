@@ -11,7 +11,7 @@ impl Adapt {
             all.extend([
                 Gauge::new(Level::TieringFastSegments, report.fast_segments as f64),
                 Gauge::new(Level::TieringRoomSegments, report.room_segments as f64),
-                Gauge::new(Level::TieringWaiting, report.pending.0 as f64),
+                Gauge::new(Level::TieringWaiting, report.waiting as f64),
                 Gauge::new(Level::TieringCopiesKept, report.copies as f64),
             ]);
         }

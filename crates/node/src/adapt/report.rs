@@ -8,7 +8,6 @@ use engine::file::File;
 use policy::FileId;
 use policy::layout::Layout;
 use policy::stripe::advice::Mode;
-use policy::tier::machine::Stats;
 use policy::tier::{Location, Tier};
 use policy::volume::ownership::Mechanism;
 
@@ -19,80 +18,51 @@ const SEGMENTS_MAX: usize = 32;
 /// Maximum of stripe decisions in a status.
 const DECISIONS_MAX: usize = 16;
 
-/// State of tiering.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// Work done since the start.
-    pub stats: Stats,
-    /// Segments on the fast tier.
-    pub fast_segments: usize,
-    /// Segments for which the fast tier has room.
-    pub room_segments: u64,
-    /// Segments in the working set: read, written.
-    pub working_set: (usize, usize),
-    /// Numbers of moves that wait, and of running moves.
-    pub pending: (usize, usize),
-    /// Slow copies of segments on the fast tier.
-    pub copies: usize,
-    /// Slow copies under construction.
-    pub copying: usize,
-}
-
 impl Adapt {
-    /// State of tiering; `None` while the devices are being measured.
-    pub fn report(&self) -> Option<Report> {
+    /// Counts of tiering, without the hot segments; `None` while the devices are being measured.
+    pub fn report(&self) -> Option<TieringCounts> {
         let machine = self.driver.machine();
         let tiers = machine.tiers()?;
-        Some(Report {
-            stats: tiers.stats(),
+        let (stats, working_set, pending) = (tiers.stats(), tiers.working_set(), tiers.pending());
+        let fast_share = if stats.accesses == 0 { 0.0 } else { stats.fast_accesses as f64 / stats.accesses as f64 };
+        Some(TieringCounts {
+            paused: self.tiers.is_paused(),
+            accesses: stats.accesses,
+            fast_share,
+            working_set: working_set.0.max(working_set.1),
             fast_segments: tiers.fast_locations(),
             room_segments: tiers.free_locations(),
-            working_set: tiers.working_set(),
-            pending: tiers.pending(),
+            segment_bytes: self.settings.segment_bytes,
+            promoted: stats.promoted,
+            demoted: stats.demoted,
+            failed: stats.failed,
+            waiting: pending.0,
+            moving: pending.1,
             copies: self.mover.copies(),
+            copied: stats.copied,
             copying: tiers.copies().1,
+            threshold: tiers.threshold(),
+            hot: Vec::new(),
         })
     }
 
     /// Tiers, for `entrepot status`, with files by number; `None` without moves between tiers.
     pub(crate) fn status_of_tiers(&self) -> Option<Tiering> {
-        let policy = self.settings.tiering.policy.name().to_owned();
         if !self.has_tiers() {
             return None;
         }
-        let Some(report) = self.report() else { return Some(Tiering { policy, measuring: true, counts: None }) };
-        let (hot, threshold) = {
-            let machine = self.driver.machine();
-            machine.tiers().map_or_else(Default::default, |tiers| (tiers.hottest(HOT_MAX), tiers.threshold()))
-        };
-        let hot = hot.iter().map(|t| HotSegment {
-            file: FileId(t.location.file).to_string(),
-            segment: t.location.segment,
-            reads: t.reads,
-            writes: t.writes,
-            tier: t.tier.to_string(),
-        });
-        let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
-        let counts = TieringCounts {
-            paused: self.tiers.is_paused(),
-            accesses: report.stats.accesses,
-            fast_share: share(report.stats.fast_accesses, report.stats.accesses),
-            working_set: report.working_set.0.max(report.working_set.1),
-            fast_segments: report.fast_segments,
-            room_segments: report.room_segments,
-            segment_bytes: self.settings.segment_bytes,
-            promoted: report.stats.promoted,
-            demoted: report.stats.demoted,
-            failed: report.stats.failed,
-            waiting: report.pending.0,
-            moving: report.pending.1,
-            copies: report.copies,
-            copied: report.stats.copied,
-            copying: report.copying,
-            threshold,
-            hot: hot.collect(),
-        };
-        Some(Tiering { policy, measuring: false, counts: Some(counts) })
+        let mut counts = self.report();
+        if let (Some(counts), Some(tiers)) = (&mut counts, self.driver.machine().tiers()) {
+            let hot = tiers.hottest(HOT_MAX).into_iter().map(|t| HotSegment {
+                file: FileId(t.location.file).to_string(),
+                segment: t.location.segment,
+                reads: t.reads,
+                writes: t.writes,
+                tier: t.tier.to_string(),
+            });
+            counts.hot.extend(hot);
+        }
+        Some(Tiering { policy: self.settings.tiering.policy.name().to_owned(), measuring: counts.is_none(), counts })
     }
 
     /// Stripes, for `entrepot status`; `None` without sensors.
