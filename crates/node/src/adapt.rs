@@ -44,7 +44,7 @@ mod yields;
 
 pub use driver::Clock;
 pub use record::Recorder;
-pub use replicas::{JOB_VARIABLES, Replicas};
+pub use replicas::{FileUse, JOB_VARIABLES, Replicas, Uses};
 pub use stripes::{Devices, striping};
 
 use crate::Result;

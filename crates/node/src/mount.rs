@@ -45,6 +45,7 @@ pub(crate) use mountpoint::detach;
 pub use session::{Mount, MountError};
 
 use crate::Result;
+use crate::adapt::Uses;
 use engine::file::{File, FileTable, Pool, SyncCursor};
 use engine::stats::Stats;
 use engine::volume::{Io, Passthrough};
@@ -75,14 +76,8 @@ pub struct Parts {
     pub tiers: Vec<String>,
     /// Checks of values that users set as `user.entrepot.source`.
     pub sources: Arc<dyn Sources>,
-    /// Receiver of the processes that open files.
-    pub openers: Option<Arc<dyn Openers>>,
-}
-
-/// Receiver of the processes that open files.
-pub trait Openers: Send + Sync {
-    /// Called when a process opens a file, and delays that open. The result is dropped when the open ends.
-    fn opened(&self, file: &File, uid: u32, pid: u32) -> Option<Box<dyn Send + Sync>>;
+    /// Jobs that open files with a replica, where there are replicas.
+    pub uses: Option<Uses>,
 }
 
 /// Checks and shows the source records that users set and read as the attribute `user.entrepot.source`.

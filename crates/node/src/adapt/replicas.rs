@@ -6,13 +6,12 @@
 
 mod uses;
 
-pub use uses::JOB_VARIABLES;
+pub use uses::{FileUse, JOB_VARIABLES, Uses};
 
 use super::Adapt;
 use super::driver::Driver;
 use super::jobs::Lane;
 use super::records::Records;
-use crate::mount::Openers;
 use crate::{Error, Result};
 use engine::events::Kind;
 use engine::file::File;
@@ -28,7 +27,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
-use uses::Uses;
 
 /// Record of one replica.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -71,9 +69,9 @@ impl Replicas {
         !self.records.held().is_empty()
     }
 
-    /// Observer of opens.
-    pub(crate) fn openers(&self) -> Arc<dyn Openers> {
-        Arc::new(self.uses.clone())
+    /// Jobs that have files with a replica open.
+    pub(crate) fn uses(&self) -> Uses {
+        self.uses.clone()
     }
 
     /// Whether all processes of a job that opened the file since it has a replica have closed it. `variable` is one of

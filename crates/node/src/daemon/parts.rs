@@ -8,10 +8,10 @@ use super::unclean::Unclean;
 use super::{
     Core, Scrubs, balance, clock, crash, dashboard, end, now_ns, problem, quotas, source_attribute, under_way,
 };
-use crate::adapt::{self, Adapt};
+use crate::adapt::{self, Adapt, Uses};
 use crate::calls::Calls;
 use crate::control::device_of;
-use crate::mount::{Mount, MountError, Openers, Options, Parts};
+use crate::mount::{Mount, MountError, Options, Parts};
 use crate::nodes::Nodes;
 use engine::cache::BlockCache;
 use engine::durable_names::DurableNames;
@@ -84,7 +84,7 @@ pub(super) fn assemble(
     let keeper = quotas(&volume, &pool).map_err(|e| problem(&e))?;
     // The dead mount is removed directly before the new mount, since the mount point is an empty directory in between.
     end::clear_dead_mount(mount_point);
-    let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().openers(), mount_point)?);
+    let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().uses(), mount_point)?);
     let node = calls.as_ref().map_or("-", |calls| calls.own());
     let accounts = Accounts::new(node, volume.config().accounting.keep);
     let core = Arc::new(Core {
@@ -281,7 +281,7 @@ fn mount(
     pool: &Arc<Pool>,
     files: &Arc<FileTable>,
     stager: &Arc<Stager>,
-    openers: Arc<dyn Openers>,
+    uses: Uses,
     mount_point: &Path,
 ) -> Result<Mount, Problems> {
     let config = volume.config();
@@ -302,7 +302,7 @@ fn mount(
         stats: volume.stats().clone(),
         tiers: config.tiers.clone(),
         sources: Arc::new(source_attribute::SourceAttribute { stager: stager.clone() }),
-        openers: Some(openers),
+        uses: Some(uses),
     };
     let state = volume.state_dir().canonicalize().unwrap_or_else(|_| volume.state_dir().to_path_buf());
     // Changes of names and attributes by other nodes must be visible at once, but for names of directories if chosen.

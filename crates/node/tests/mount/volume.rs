@@ -142,7 +142,7 @@ impl Volume {
             stats: stats.clone(),
             tiers: vec!["fast".into()],
             sources: Arc::new(PlainSources),
-            openers: None,
+            uses: None,
         };
         let at = dir.join("mnt");
         let mount = Mount::start(parts, wanted.options, &at).unwrap();

@@ -5,7 +5,6 @@
 //! without a number (an interactive `cat`, a cleared environment, an export to another node) belongs to no job, and its
 //! opens and closes are not counted.
 
-use crate::mount::Openers;
 use engine::file::File;
 use parking_lot::Mutex;
 use policy::FileId;
@@ -40,7 +39,7 @@ pub struct Uses {
 }
 
 /// An open; ends when dropped.
-struct Use {
+pub struct FileUse {
     uses: Uses,
     file: FileId,
     jobs: Vec<Job>,
@@ -63,10 +62,9 @@ impl Uses {
         let is_it = |job: &Job| job.uid == uid && job.variable == variable && job.number == number;
         files.get(&file).is_some_and(|opens| opens.iter().any(|(job, open)| is_it(job) && *open == 0))
     }
-}
 
-impl Openers for Uses {
-    fn opened(&self, file: &File, uid: u32, pid: u32) -> Option<Box<dyn Send + Sync>> {
+    /// Counts an open by a process, which waits for that. The open ends when the result is dropped.
+    pub fn opened(&self, file: &File, uid: u32, pid: u32) -> Option<FileUse> {
         let id = file.id().filter(|id| self.files.lock().contains_key(id))?;
         let jobs = jobs_of(uid, pid);
         let mut files = self.files.lock();
@@ -78,11 +76,11 @@ impl Openers for Uses {
                 counted.push(job);
             }
         }
-        Some(Box::new(Use { uses: self.clone(), file: id, jobs: counted }))
+        Some(FileUse { uses: self.clone(), file: id, jobs: counted })
     }
 }
 
-impl Drop for Use {
+impl Drop for FileUse {
     fn drop(&mut self) {
         let mut files = self.uses.files.lock();
         let Some(opens) = files.get_mut(&self.file) else { return };

@@ -1,6 +1,7 @@
 //! One open of a file: its admission, its handle with the kernel's caching, and its close.
 
 use super::{Open, User};
+use crate::adapt::FileUse;
 use crate::mount::answer::{Answer, Opened};
 use crate::mount::holders::{self, Entered};
 use crate::mount::metadata::STATS_ID;
@@ -42,8 +43,8 @@ pub struct Handle {
     pub stream: Option<Stream>,
     /// I/O side of the open; taken at the close.
     io: Mutex<Option<FileOpen>>,
-    /// Guard of [`crate::mount::Openers::opened`], dropped with the handle.
-    heard: Option<Box<dyn Send + Sync>>,
+    /// Use by a job of a file that has a replica.
+    used: Option<FileUse>,
     entered: Entered,
 }
 
@@ -126,10 +127,10 @@ impl Server {
             let path = || name().and_then(|(parent, name)| self.path_of(parent, &name));
             let file = &user.open.file;
             file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
-            let openers = self.parts.openers.as_ref();
-            let heard = openers.and_then(|openers| openers.opened(&user.open.file, caller.uid, caller.thread));
+            let uses = self.parts.uses.as_ref();
+            let used = uses.and_then(|uses| uses.opened(&user.open.file, caller.uid, caller.thread));
             let (mut handle, flags) = self.handle(entered, user, flags, |fd| answer.register(fd));
-            handle.heard = heard;
+            handle.used = used;
             let backing = handle.backing();
             Opened { handle: self.handles.insert(Arc::new(handle)), flags, backing }
         });
@@ -212,8 +213,8 @@ impl Server {
         let wrote = AtomicBool::new(io.writes_past_daemon());
         let stream = self.stream(entered.uid(), &open, flags);
         let order = Mutex::default();
-        let (io, heard) = (Mutex::new(Some(io)), None);
-        let handle = Handle { open, writable, mode, synced, wrote, order, stream, io, heard, entered };
+        let (io, used) = (Mutex::new(Some(io)), None);
+        let handle = Handle { open, writable, mode, synced, wrote, order, stream, io, used, entered };
         (handle, fopen)
     }
 
