@@ -208,7 +208,7 @@ impl Adapt {
         ] {
             self.stats.add(metric, now - told);
         }
-        self.stats.add(Metric::TieringLost, self.recorder.take_lost());
+        self.stats.add(Metric::TieringLost, self.recorder.log.take_lost());
     }
 }
 

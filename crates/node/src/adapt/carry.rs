@@ -101,12 +101,12 @@ impl Adapt {
                 Ok(file.size())
             }
             Verb::AddMirror { shape: Some(to), .. } => {
-                self.recorder.forks().add(&self.mover, file, &self.shaped(file, &to))?;
+                self.recorder.forks.add(&self.mover, file, &self.shaped(file, &to))?;
                 made(Metric::StripesForks);
                 Ok(file.size())
             }
             Verb::DropMirror(mirror) => {
-                self.recorder.forks().drop_one(&self.mover, file, mirror)?;
+                self.recorder.forks.drop_one(&self.mover, file, mirror)?;
                 made(Metric::StripesForksDropped);
                 Ok(0)
             }

@@ -24,7 +24,7 @@ impl Adapt {
         let segments = self.recorder.segments(&layout).map(|(_, tier)| tier);
         let segments: Vec<Tier> = if file.follows_tiers() { segments.collect() } else { Vec::new() };
         self.tiers.lie(&layout, &segments, self.settings.segment_bytes);
-        let (bytes, keep) = (file.size(), self.recorder.forks().keep(layout.file, layout.mirrors.len()));
+        let (bytes, keep) = (file.size(), self.recorder.forks.keep(layout.file, layout.mirrors.len()));
         let of_checkpoint = self.burst.as_ref().filter(|_| is_checkpoint).map(|burst| burst.purposes(&layout));
         let replica = self.replicas.mirror_of(layout.file);
         let usual = |at| if at < keep { Purpose::Data } else { Purpose::Fork };
@@ -49,7 +49,7 @@ impl Adapt {
 
     /// Indices of the first `count` segments that have an object on a failed target.
     fn away(&self, layout: &Layout, count: usize) -> Vec<u64> {
-        let targets = self.recorder.targets();
+        let targets = &self.recorder.targets;
         let works = |target| targets.get(target).is_some_and(|target| target.state() != State::Failed);
         let segments = read_from(layout).map_or(&[][..], |(_, segments)| segments).iter().take(count);
         let away =
@@ -60,7 +60,7 @@ impl Adapt {
     /// Whether the whole file lies on the targets that files are striped over by load.
     fn is_on_stripes(&self, layout: &Layout) -> bool {
         let Some(tier) = self.settings.stripes.as_ref().and_then(|of| of.tier) else { return true };
-        let targets = self.recorder.targets();
+        let targets = &self.recorder.targets;
         let on_tier = |target| targets.get(target).is_some_and(|target| target.tier() == tier);
         layout.objects().all(|(_, object)| on_tier(object.target))
     }

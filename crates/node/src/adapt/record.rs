@@ -23,9 +23,10 @@ const NEW_MAX: usize = 64;
 
 /// Recorder of applications' accesses. See the module above.
 pub struct Recorder {
-    targets: Arc<Targets>,
-    driver: Arc<Driver>,
-    forks: Forks,
+    /// The volume's targets.
+    pub(super) targets: Arc<Targets>,
+    pub(super) driver: Arc<Driver>,
+    pub(super) forks: Forks,
     /// The fast and the slow tier, if segments are moved between them.
     tiers: Option<[u8; 2]>,
     /// Whether requests are counted for the stripes, and whether stripes change.
@@ -33,8 +34,9 @@ pub struct Recorder {
     stripes_change: bool,
     /// Tier of each target, as of the last look.
     of_target: RwLock<BTreeMap<TargetId, Tier>>,
-    log: AccessLog,
-    placing: Placing,
+    pub(super) log: AccessLog,
+    /// Where new segments go.
+    pub(super) placing: Placing,
     /// Time of the last access to one of the two tiers, in nanoseconds plus one; 0: never.
     used: AtomicU64,
 }
@@ -58,35 +60,9 @@ impl Recorder {
         Arc::new(recorder)
     }
 
-    /// The volume's targets.
-    pub fn targets(&self) -> &Arc<Targets> {
-        &self.targets
-    }
-
-    /// Where new segments go.
-    pub fn placing(&self) -> &Placing {
-        &self.placing
-    }
-
-    pub(super) fn forks(&self) -> &Forks {
-        &self.forks
-    }
-
-    pub(super) fn log(&self) -> &AccessLog {
-        &self.log
-    }
-
-    pub(super) fn now(&self) -> Time {
-        self.driver.now()
-    }
-
     /// Time of applications' last access to one of the two tiers.
     pub(super) fn last_used(&self) -> Option<Time> {
         self.used.load(Ordering::Relaxed).checked_sub(1).map(Time)
-    }
-
-    pub(super) fn take_lost(&self) -> u64 {
-        self.log.take_lost()
     }
 
     /// Updates the tier of each target; changes are rare.
@@ -131,7 +107,7 @@ impl Recorder {
         let size = if access.write { u64::MAX } else { file.size() };
         let end = access.offset.saturating_add(access.len).min(size);
         let first = segments.partition_point(|segment| segment.end <= access.offset);
-        let (at, ours) = (self.now(), file.follows_tiers());
+        let (at, ours) = (self.driver.now(), file.follows_tiers());
         let region = if access.write { Region::Write } else { Region::Read };
         let mut touched = None;
         for (index, segment) in segments.iter().enumerate().skip(first).take_while(|(_, s)| s.start < end) {

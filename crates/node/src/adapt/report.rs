@@ -85,7 +85,7 @@ impl Adapt {
             request_bytes: load.bytes,
             writes_share: writes,
             files: known,
-            files_with_forks: self.recorder.forks().count(),
+            files_with_forks: self.recorder.forks.count(),
             new_files: placement.map(|shape| shown(&shape)),
             device: devices.each.to_string(),
             device_measured: devices.are_measured,
@@ -123,8 +123,8 @@ impl Adapt {
         if let Some(pattern) = view.pattern {
             told.push(format!("Its last requests look like this: {pattern}."));
         }
-        if self.recorder.forks().has(id) {
-            let forks = mirrors - self.recorder.forks().keep(id, mirrors);
+        if self.recorder.forks.has(id) {
+            let forks = mirrors - self.recorder.forks.keep(id, mirrors);
             told.push(format!(
                 "{forks} of its {mirrors} mirrors are forks: each read takes the one that answers first."
             ));

@@ -117,7 +117,7 @@ impl Adapt {
         self.start_carriers(Lane::Failover, "failover", 1);
         self.start_carriers(Lane::Replicas, "replicas", self.replicas_at_once());
         let weak = Arc::downgrade(self);
-        self.recorder.targets().on_change(move |change| {
+        self.recorder.targets.on_change(move |change| {
             if let Some(adapt) = weak.upgrade() {
                 adapt.replicas.target_changed(change);
             }
@@ -198,7 +198,7 @@ impl Adapt {
 
     fn run(&self) {
         let alarm = Arc::downgrade(&self.driver);
-        self.recorder.log().on_stir(move || {
+        self.recorder.log.on_stir(move || {
             if let Some(driver) = alarm.upgrade() {
                 driver.alarm.stir();
             }
@@ -227,7 +227,7 @@ impl Adapt {
     pub fn step(&self) {
         let stripes = self.driver.machine().stripes_look_at().is_some_and(|at| at <= self.driver.now());
         self.recorder.look();
-        let log = self.recorder.log();
+        let log = &self.recorder.log;
         let (laid_out, mut accesses) = (log.take_laid_out(), log.take_accesses());
         // Taken last, so that a file's removal comes after its recorded accesses.
         let mut removed = log.take_removed();
@@ -282,7 +282,7 @@ impl Adapt {
 
     /// Events for the stripes: requests to files, requests served by devices, and free space.
     fn of_stripes(&self) -> Vec<Event> {
-        let space = self.recorder.targets().space();
+        let space = self.recorder.targets.space();
         let free = space.free_bytes as f64 / space.total_bytes.max(1) as f64;
         let mut told = vec![Event::Stripes(policy::stripe::striper::Event::Space(free))];
         if self.settings.devices.are_measured {
@@ -294,7 +294,7 @@ impl Adapt {
             in_use.insert(id);
             match file.load().take() {
                 Some(counts) => self.reports.asked(id, &counts, file.load().recent()),
-                None if self.recorder.forks().has(id) => told.extend(self.lies(&file)),
+                None if self.recorder.forks.has(id) => told.extend(self.lies(&file)),
                 None => {}
             }
         }
@@ -305,11 +305,11 @@ impl Adapt {
             }
         }
         // An unused file with forks: its forks are the first to be dropped when space is scarce.
-        if let Some(id) = self.recorder.forks().next_at_rest(&in_use) {
+        if let Some(id) = self.recorder.forks.next_at_rest(&in_use) {
             match self.files.find(id) {
                 Some(file) => told.extend(self.lies(&file)),
                 None => {
-                    if let Err(error) = self.recorder.forks().forget(id) {
+                    if let Err(error) = self.recorder.forks.forget(id) {
                         tracing::info!("the record of the forks of file {id} stays for now: {error}");
                     }
                 }

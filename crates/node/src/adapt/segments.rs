@@ -61,7 +61,7 @@ impl Adapt {
         let others: Vec<TargetId> =
             mirrors.flat_map(|(_, m)| m.segments.iter().flat_map(|s| &s.objects).map(|o| o.target)).collect();
         let length = of.length();
-        let views = self.recorder.targets().views();
+        let views = self.recorder.targets.views();
         let fits = |view: &&policy::layout::TargetView| {
             view.usable && view.tier == tier && !others.contains(&view.id) && view.free_bytes > length
         };
@@ -94,7 +94,7 @@ impl Adapt {
         }
         let (slow, free_percent) = (self.settings.tiering.slow, self.settings.tiering.copies_free_percent);
         let length = of.length();
-        let views = self.recorder.targets().views();
+        let views = self.recorder.targets.views();
         let there: Vec<TargetId> = views
             .iter()
             .filter(|view| view.usable && view.tier == slow)

@@ -27,7 +27,7 @@ impl Adapt {
     pub(super) fn find_costs(&self, pool: &Pool) -> Option<Costs> {
         let Section { fast, slow, speeds, .. } = &self.settings.tiering;
         let of = |tier: u8| {
-            let targets = self.recorder.targets().all();
+            let targets = self.recorder.targets.all();
             let targets: Vec<_> = targets.into_iter().filter(|target| target.tier() == tier).collect();
             let said = speeds.get(usize::from(tier)).copied().flatten();
             let measured = |target| if self.driver.alarm.ends() { None } else { speed(target, &self.state, pool) };

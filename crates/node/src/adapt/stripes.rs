@@ -125,7 +125,7 @@ impl Sampled {
 
 /// All targets for [`Sampled::look`].
 pub(super) fn timed(settings: &Settings, recorder: &Recorder) -> impl Iterator<Item = (bool, Served)> {
-    let all = recorder.targets().all().into_iter();
+    let all = recorder.targets.all().into_iter();
     all.map(move |of| (of.over_network() || settings.devices.far.contains(of.name()), of.counters().served()))
 }
 

@@ -91,7 +91,7 @@ impl Adapt {
         let (tiering, segment_bytes) = (&self.settings.tiering, self.settings.segment_bytes);
         let fast_bytes = self.fast_bytes(0);
         let config = tiering.machine(costs, fast_bytes, segment_bytes, self.settings.concurrent);
-        self.recorder.placing().set_costs(&costs, tiering.proportional, segment_bytes);
+        self.recorder.placing.set_costs(&costs, tiering.proportional, segment_bytes);
         let paused = {
             let mut known = self.tiers.known.lock();
             known.fast_bytes = fast_bytes;
@@ -106,7 +106,7 @@ impl Adapt {
     /// segments.
     fn fast_bytes(&self, held: u64) -> u64 {
         let tiering = &self.settings.tiering;
-        let space = self.recorder.targets().space_on(tiering.fast);
+        let space = self.recorder.targets.space_on(tiering.fast);
         let share = u128::from(space.total_bytes) * u128::from(tiering.share_percent) / 100;
         // Room for one segment stays free, since a change of free space is noticed late.
         let free =
@@ -124,7 +124,7 @@ impl Adapt {
         let reads = accesses.iter().filter(|access| access.region == Region::Read).count();
         known.reads = (known.reads.0 + reads as u64, known.reads.1 + accesses.len() as u64);
         let tiers = [tiering.fast, tiering.slow];
-        let quiet = known.quiet.look(self.recorder.targets(), accesses, &self.tiers.ours, tiers);
+        let quiet = known.quiet.look(&self.recorder.targets, accesses, &self.tiers.ours, tiers);
         let (now, elsewhere) = (self.driver.now(), known.busy_elsewhere);
         let quiet = [0, 1].map(|at| quiet[at] && elsewhere[at].is_none_or(|until| now >= until));
         let of = |(tier, quiet)| if quiet { TierEvent::Idle(tier) } else { TierEvent::Busy(tier) };
@@ -137,7 +137,7 @@ impl Adapt {
             known.fast_bytes = fast_bytes;
             told.push(TierEvent::FastBytes(fast_bytes));
         }
-        let views = self.recorder.targets().views();
+        let views = self.recorder.targets.views();
         let slow = views.iter().filter(|view| view.usable && view.tier == tiering.slow);
         let slow: Vec<SlowTarget> = slow.map(|view| self.slow_target(view)).collect();
         // Free space is measured at intervals; in between, the machine subtracts what it has copied.
@@ -150,7 +150,7 @@ impl Adapt {
     }
 
     pub(super) fn slow_target(&self, view: &TargetView) -> SlowTarget {
-        let total_bytes = self.recorder.targets().get(view.id).map_or(0, |target| target.space().total_bytes);
+        let total_bytes = self.recorder.targets.get(view.id).map_or(0, |target| target.space().total_bytes);
         SlowTarget { total_bytes, free_bytes: view.free_bytes }
     }
 
@@ -158,7 +158,7 @@ impl Adapt {
     pub(super) fn publish(&self) {
         let room = self.driver.machine().tiers().map_or(0, |tiers| tiers.free_locations());
         let (reads, all) = self.tiers.known.lock().reads;
-        let placing: &Placing = self.recorder.placing();
+        let placing: &Placing = &self.recorder.placing;
         placing.publish(room, if reads * 2 >= all { Region::Read } else { Region::Write });
     }
 
@@ -166,7 +166,7 @@ impl Adapt {
     /// Reports the removed copies to the machine.
     pub(super) fn tidy_copies(&self) {
         let slow = self.settings.tiering.slow;
-        let targets = self.recorder.targets().all();
+        let targets = self.recorder.targets.all();
         for target in targets.iter().filter(|target| self.mover.copies() > 0 && target.tier() == slow) {
             let Space { total_bytes, free_bytes, .. } = target.space();
             let short_bytes =

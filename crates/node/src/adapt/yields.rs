@@ -22,7 +22,7 @@ impl Pace for Yields<'_> {
             return Ok(());
         }
         loop {
-            let now = self.recorder.now();
+            let now = self.recorder.driver.now();
             let turn = self.yielding.lock().next(now, self.recorder.last_used());
             let until = match turn {
                 Turn::Go => return Ok(()),
