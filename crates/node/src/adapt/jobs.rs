@@ -13,7 +13,7 @@ use policy::FileId;
 use policy::volume::ownership::Mechanism;
 use policy::volume::{Action, Change, Purpose, Verb};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, OnceLock};
+use std::sync::{OnceLock, Weak};
 
 /// Group of carriers that does a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,18 +66,8 @@ pub struct Jobs {
 #[derive(Default)]
 struct Waiting {
     queue: Mutex<Queue>,
-    /// Threads of the lane, and the function that they run.
-    carriers: OnceLock<(Pool, Arc<dyn Fn() + Send + Sync>)>,
-}
-
-impl Waiting {
-    fn wake(&self) {
-        if let Some((pool, carry)) = self.carriers.get() {
-            let carry = carry.clone();
-            // A failed start has been logged; the next job starts the thread for this one, too.
-            drop(pool.wake(move || carry()));
-        }
-    }
+    /// Threads of the lane, and the mechanisms that they work for.
+    carriers: OnceLock<(Pool, Weak<Adapt>)>,
 }
 
 #[derive(Default)]
@@ -110,29 +100,38 @@ impl Jobs {
     }
 
     fn push(&self, lane: Lane, job: Job) {
-        let waiting = &self.lanes[lane as usize];
-        waiting.queue.lock().jobs.push_back(job);
-        waiting.wake();
+        self.lanes[lane as usize].queue.lock().jobs.push_back(job);
+        self.wake(lane);
     }
 
-    /// Gives a lane its threads. These call `carry`, which calls [`Jobs::work`].
-    pub fn start(&self, lane: Lane, carriers: Pool, carry: impl Fn() + Send + Sync + 'static) {
-        let waiting = &self.lanes[lane as usize];
-        drop(waiting.carriers.set((carriers, Arc::new(carry))));
-        waiting.wake();
+    /// Gives a lane its threads.
+    pub fn start(&self, lane: Lane, carriers: Pool, adapt: Weak<Adapt>) {
+        drop(self.lanes[lane as usize].carriers.set((carriers, adapt)));
+        self.wake(lane);
+    }
+
+    fn wake(&self, lane: Lane) {
+        let Some((carriers, adapt)) = self.lanes[lane as usize].carriers.get() else { return };
+        let adapt = adapt.clone();
+        let carry = move || {
+            if let Some(adapt) = adapt.upgrade() {
+                adapt.driver.jobs.work(lane, &adapt);
+            }
+        };
+        // A failed start has been logged; the next job starts the thread for this one, too.
+        drop(carriers.wake(carry));
     }
 
     /// Executes the queued jobs of a lane whose file is not being changed. If more jobs are queued, wakes the next
     /// thread.
-    pub fn work(&self, lane: Lane, work: impl Fn(Job)) {
-        let waiting = &self.lanes[lane as usize];
-        let mut queue = waiting.queue.lock();
+    fn work(&self, lane: Lane, adapt: &Adapt) {
+        let mut queue = self.lanes[lane as usize].queue.lock();
         while let Some(job) = queue.next() {
             if !queue.jobs.is_empty() {
-                waiting.wake();
+                self.wake(lane);
             }
             let file = job.file();
-            MutexGuard::unlocked(&mut queue, || work(job));
+            MutexGuard::unlocked(&mut queue, || adapt.work(job));
             queue.under_way.retain(|other| Some(*other) != file);
         }
     }

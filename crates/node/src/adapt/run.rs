@@ -144,15 +144,9 @@ impl Adapt {
     }
 
     pub(super) fn start_carriers(self: &Arc<Adapt>, lane: Lane, name: &'static str, carriers: usize) {
-        if carriers == 0 {
-            return;
+        if carriers > 0 {
+            self.driver.jobs.start(lane, workers::Pool::new(name, carriers), Arc::downgrade(self));
         }
-        let weak = Arc::downgrade(self);
-        self.driver.jobs.start(lane, workers::Pool::new(name, carriers), move || {
-            if let Some(adapt) = weak.upgrade() {
-                adapt.driver.jobs.work(lane, |job| adapt.work(job));
-            }
-        });
     }
 
     /// Ends the threads; held writes fail. The mover must have been stopped before, so that changes end.
