@@ -57,8 +57,9 @@ use engine::stats::{Metric, Stats};
 use engine::volume;
 use history::History;
 use meta::state::State;
-use object::workers::Workers;
+use object::workers::Pool;
 use parking_lot::Mutex;
+use policy::Time;
 use policy::stripe::striper::Striper;
 use policy::volume::{self as machine, Event, ReplicasConfig, StripesConfig, Volume};
 use reports::Reports;
@@ -112,7 +113,10 @@ pub struct Adapt {
     tiers: Tiers,
     served: Mutex<stripes::Sampled>,
     history: History,
-    workers: Workers,
+    /// Threads of the loop and of the first walk.
+    threads: Pool,
+    /// Time of the last step with recorded events.
+    stirred: Mutex<Time>,
 }
 
 impl Adapt {
@@ -140,11 +144,12 @@ impl Adapt {
         Ok(Arc::new(Adapt {
             burst: burst.map(open).transpose()?,
             replicas: Replicas::open(state.clone(), driver.clone())?,
+            stirred: Mutex::new(driver.now()),
             driver,
             tiers: Tiers::default(),
             served: Mutex::default(),
             history: History::default(),
-            workers: Workers::of("the adapting mechanisms"),
+            threads: Pool::new("adapt", 1),
             settings,
             recorder,
             reports: Reports::default(),

@@ -3,7 +3,6 @@
 use parking_lot::Mutex;
 use policy::tier::{Region, Tier};
 use policy::{FileId, Time};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum of unprocessed accesses. A guess: half a second at a hundred thousand accesses per second.
@@ -38,23 +37,11 @@ pub struct AccessLog {
     laid_out: Mutex<Vec<FileId>>,
     removed: Mutex<Vec<FileId>>,
     lost: AtomicU64,
-    stir: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl AccessLog {
-    /// Sets the function that is called when the log is no longer empty. Only the first call counts.
-    pub fn on_stir(&self, stir: impl Fn() + Send + Sync + 'static) {
-        drop(self.stir.set(Box::new(stir)));
-    }
-
-    fn stir(&self) {
-        if let Some(stir) = self.stir.get() {
-            stir();
-        }
-    }
-
-    /// Records an access.
-    pub fn access(&self, access: Access) {
+    /// Records an access. Returns whether it is the first since the last look.
+    pub fn access(&self, access: Access) -> bool {
         let mut accesses = self.accesses.lock();
         let is_first = accesses.is_empty();
         if accesses.len() < WAITING_MAX {
@@ -62,22 +49,17 @@ impl AccessLog {
         } else {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
-        drop(accesses);
-        if is_first {
-            self.stir();
-        }
+        is_first
     }
 
     /// Records that a file has new segments on the fast tier.
     pub fn laid_out(&self, file: FileId) {
         push(&self.laid_out, file);
-        self.stir();
     }
 
     /// Records that a file was removed.
     pub fn removed(&self, file: FileId) {
         push(&self.removed, file);
-        self.stir();
     }
 
     /// Takes the accesses, in their order.
@@ -124,9 +106,9 @@ mod tests {
             region: Region::Read,
             ends_request: true,
         };
-        (0..WAITING_MAX as u64 + 3).for_each(|segment| log.access(access(segment)));
+        (0..WAITING_MAX as u64 + 3).for_each(|segment| _ = log.access(access(segment)));
         assert_eq!((log.take_accesses().len(), log.take_lost(), log.take_lost()), (WAITING_MAX, 3, 0));
-        log.access(access(7));
+        assert!(log.access(access(7)));
         assert_eq!(log.take_accesses(), [access(7)]);
     }
 }

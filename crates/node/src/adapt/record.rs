@@ -5,6 +5,7 @@ use super::driver::Driver;
 use super::forks::Forks;
 use super::log::{Access, AccessLog};
 use super::placing::Placing;
+use super::tiers::look_every;
 use engine::file::{self, Adviser, File, Happened, MirrorWrites};
 use engine::volume::TieringPolicy;
 use object::target::Targets;
@@ -35,6 +36,8 @@ pub struct Recorder {
     /// Tier of each target, as of the last look.
     of_target: RwLock<BTreeMap<TargetId, Tier>>,
     pub(super) log: AccessLog,
+    /// Interval of looks at the log.
+    look_every: Time,
     /// Where new segments go.
     pub(super) placing: Placing,
     /// Time of the last access to one of the two tiers, in nanoseconds plus one; 0: never.
@@ -54,6 +57,7 @@ impl Recorder {
             stripes_change: stripes.is_some_and(|of| !matches!(of.mode, Mode::Fixed(_))),
             of_target: RwLock::default(),
             log: AccessLog::default(),
+            look_every: look_every(of.idle),
             used: AtomicU64::new(0),
         };
         recorder.look();
@@ -120,10 +124,23 @@ impl Recorder {
             if bytes > 0 {
                 let (file, segment) = (layout.file, index as u64);
                 let this = Access { at, file, segment, tier, bytes, region, ends_request: false };
-                touched.replace(this).into_iter().for_each(|before| self.log.access(before));
+                touched.replace(this).into_iter().for_each(|before| self.log_access(before));
             }
         }
-        touched.into_iter().for_each(|last| self.log.access(Access { ends_request: true, ..last }));
+        touched.into_iter().for_each(|last| self.log_access(Access { ends_request: true, ..last }));
+    }
+
+    fn log_access(&self, access: Access) {
+        if self.log.access(access) {
+            self.stir();
+        }
+    }
+
+    /// Has the loop look at the log soon, also after a calm time.
+    fn stir(&self) {
+        if self.tiers.is_some() {
+            self.driver.step_in(self.look_every);
+        }
     }
 
     fn record_lies(&self, file: &File) {
@@ -134,6 +151,7 @@ impl Recorder {
         let Some((_, segments)) = read_from(&layout) else { return };
         if segments.iter().rev().take(NEW_MAX).any(|segment| self.tier_of(segment) == Some(Tier::Fast)) {
             self.log.laid_out(layout.file);
+            self.stir();
         }
     }
 }
@@ -156,7 +174,10 @@ impl Adviser for Recorder {
                 }
             }
             Happened::LaidOut if self.tiers.is_some() => self.record_lies(file),
-            Happened::Removed => file.id().into_iter().for_each(|id| self.log.removed(id)),
+            Happened::Removed => {
+                file.id().into_iter().for_each(|id| self.log.removed(id));
+                self.stir();
+            }
             _ => {}
         }
     }

@@ -4,9 +4,8 @@ use super::jobs::Lane;
 use super::log::Access;
 use super::tiers::look_every;
 use super::{Adapt, stripes};
-use engine::file::{File, Pool};
-use object::workers;
-use parking_lot::{Condvar, Mutex};
+use engine::file::{self, File};
+use object::workers::{END_SPAN, Pool};
 use policy::machine::Machine;
 use policy::protect::replica::Strategy;
 use policy::tier::Tier;
@@ -14,104 +13,29 @@ use policy::volume::{Event, FileEvent};
 use policy::{FileId, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Maximum of recorded events that are passed to the machine under one lock.
 const EVENTS_AT_ONCE: usize = 512;
 
 /// Minimum rest of the loop. A guess: a thousandth of a core is small beside the work of a step.
-const REST_MIN: Time = Time::from_millis(1);
+pub(super) const REST_MIN: Time = Time::from_millis(1);
 
 /// Time without a recorded event after which the loop looks only every [`CALM_LOOK_EVERY`]. Guesses: longer than the
 /// idleness that slow copies wait for by default, and rare enough for an idle machine.
 const CALM_AFTER: Time = Time::from_millis(5000);
 const CALM_LOOK_EVERY: Time = Time::from_millis(5000);
 
-/// Wakes the loop for a deadline.
-#[derive(Default)]
-pub struct Alarm {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// The machine's next deadline.
-    at: Option<Time>,
-    /// Whether accesses were recorded since the last look of the loop.
-    is_stirred: bool,
-    ends: bool,
-}
-
-impl Alarm {
-    /// Sets the machine's next deadline.
-    pub fn set(&self, at: Option<Time>) {
-        let mut state = self.state.lock();
-        let sooner = at.is_some_and(|at| state.at.is_none_or(|set| at < set));
-        state.at = at;
-        if sooner {
-            self.changed.notify_all();
-        }
-    }
-
-    /// Wakes an idle loop after an access was recorded.
-    pub fn stir(&self) {
-        let mut state = self.state.lock();
-        if !std::mem::replace(&mut state.is_stirred, true) {
-            self.changed.notify_all();
-        }
-    }
-
-    /// Whether accesses were recorded since the last call.
-    fn take_stirred(&self) -> bool {
-        std::mem::take(&mut self.state.lock().is_stirred)
-    }
-
-    /// Ends the loop and the carriers.
-    pub fn end(&self) {
-        self.state.lock().ends = true;
-        self.changed.notify_all();
-    }
-
-    pub fn ends(&self) -> bool {
-        self.state.lock().ends
-    }
-
-    /// Waits until the deadline, for `most`, or until the end; at most for `stirred` once accesses were recorded.
-    /// Returns whether the loop continues.
-    fn rest(&self, now: impl Fn() -> Time, most: Option<Time>, stirred: Option<Time>) -> bool {
-        let began = now();
-        // A deadline in the past would keep a core busy.
-        let soonest = began + REST_MIN;
-        let mut state = self.state.lock();
-        while !state.ends {
-            let stirred = stirred.filter(|_| state.is_stirred);
-            let latest = most.into_iter().chain(stirred).min().map(|most| began + most);
-            match [state.at, latest].into_iter().flatten().min() {
-                Some(until) => {
-                    let left = until.max(soonest).since(now());
-                    if left == Time::ZERO {
-                        return true;
-                    }
-                    self.changed.wait_until(&mut state, Instant::now() + Duration::from_nanos(left.0));
-                }
-                None => self.changed.wait(&mut state),
-            }
-        }
-        false
-    }
-}
-
 impl Adapt {
     /// Starts the loop and the carriers. `walk` visits all files of the volume.
     pub(crate) fn start(
         self: &Arc<Adapt>,
-        pool: &Arc<Pool>,
+        pool: &Arc<file::Pool>,
         walk: impl FnOnce(&mut dyn FnMut(&File) -> bool) + Send + 'static,
     ) {
         let (tiers, stripes) = (self.has_tiers(), self.settings.stripes.is_some());
-        let adapt = self.clone();
-        self.workers.start("adapt", move || adapt.run());
+        let weak = Arc::downgrade(self);
+        self.driver.start(&self.threads, move || weak.upgrade()?.turn());
         let tiers_carry = if tiers { self.settings.concurrent } else { 0 };
         self.start_carriers(Lane::Changes, "adapt-carry", tiers_carry + usize::from(stripes));
         self.start_carriers(Lane::Failover, "failover", 1);
@@ -131,7 +55,8 @@ impl Adapt {
         }
         if tiers {
             let (adapt, pool) = (self.clone(), pool.clone());
-            self.workers.start("adapt-look", move || adapt.begin_tiers(&pool, walk));
+            // A failed start has been logged.
+            drop(self.threads.push(move || adapt.begin_tiers(&pool, walk)));
         }
     }
 
@@ -145,7 +70,7 @@ impl Adapt {
 
     pub(super) fn start_carriers(self: &Arc<Adapt>, lane: Lane, name: &'static str, carriers: usize) {
         if carriers > 0 {
-            self.driver.jobs.start(lane, workers::Pool::new(name, carriers), Arc::downgrade(self));
+            self.driver.jobs.start(lane, Pool::new(name, carriers), Arc::downgrade(self));
         }
     }
 
@@ -154,9 +79,11 @@ impl Adapt {
         if let Some(burst) = &self.burst {
             burst.close();
         }
-        self.driver.alarm.end();
+        self.driver.stop.set();
         self.driver.jobs.end();
-        self.workers.stop();
+        if !self.threads.stop(END_SPAN) {
+            tracing::warn!("the loop of the adapting mechanisms does not end and is left behind");
+        }
         if let Some(burst) = &self.burst {
             burst.clear_limits();
         }
@@ -169,7 +96,7 @@ impl Adapt {
     }
 
     /// Waits for the speeds of the devices, and reports the layouts of all files in the tree.
-    fn begin_tiers(&self, pool: &Pool, walk: impl FnOnce(&mut dyn FnMut(&File) -> bool)) {
+    fn begin_tiers(&self, pool: &file::Pool, walk: impl FnOnce(&mut dyn FnMut(&File) -> bool)) {
         let Some(costs) = self.find_costs(pool) else {
             tracing::error!("the speed of a tier is unknown, so no segment is moved; give both tiers a `speed`");
             return;
@@ -178,7 +105,7 @@ impl Adapt {
         // All segments on the fast tier count from the start, including unused ones.
         walk(&mut |file| {
             self.found_in_tree(file);
-            !self.driver.alarm.ends()
+            !self.driver.stop.is_set()
         });
     }
 
@@ -190,31 +117,24 @@ impl Adapt {
         }
     }
 
-    fn run(&self) {
-        let alarm = Arc::downgrade(&self.driver);
-        self.recorder.log.on_stir(move || {
-            if let Some(driver) = alarm.upgrade() {
-                driver.alarm.stir();
-            }
-        });
-        let tiers = self.has_tiers().then(|| look_every(self.settings.tiering.idle));
-        let calm_after = CALM_AFTER.max(Time(self.settings.tiering.idle.as_nanos() as u64 * 2));
-        let mut stirred = self.driver.now();
-        loop {
-            if self.driver.alarm.take_stirred() {
-                stirred = self.driver.now();
-            }
-            // Reports of other nodes arrive without a recorded event.
-            let is_alone = self.files.pool().cluster.get().is_none();
-            let is_calm = is_alone && self.driver.now().since(stirred) >= calm_after;
-            let calm = tiers.map(|every| if is_calm { every.max(CALM_LOOK_EVERY) } else { every });
-            let stripes = self.driver.machine().stripes_look_at().map(|at| at.since(self.driver.now()));
-            let most = [calm, stripes].into_iter().flatten().min();
-            if !self.driver.alarm.rest(|| self.driver.now(), most, tiers) {
-                return;
-            }
-            self.step();
-        }
+    /// One turn of the loop. Returns the time until the next one.
+    fn turn(&self) -> Option<Duration> {
+        let deadline = self.driver.run_step(|| self.step());
+        let now = self.driver.now();
+        let look = self.has_tiers().then(|| now + self.look_every(now));
+        let stripes = self.driver.machine().stripes_look_at();
+        let next = [look, deadline, stripes].into_iter().flatten().min()?;
+        Some(Duration::from_nanos(next.since(now).max(REST_MIN).0))
+    }
+
+    /// Time until the next look at the tiers.
+    fn look_every(&self, now: Time) -> Time {
+        let idle = self.settings.tiering.idle;
+        let calm_after = CALM_AFTER.max(Time(idle.as_nanos() as u64 * 2));
+        // Reports of other nodes arrive without a recorded event.
+        let is_alone = self.files.pool().cluster.get().is_none();
+        let is_calm = is_alone && now.since(*self.stirred.lock()) >= calm_after;
+        if is_calm { look_every(idle).max(CALM_LOOK_EVERY) } else { look_every(idle) }
     }
 
     /// Takes the recorded accesses, examines the devices, and starts the changes that are due.
@@ -225,6 +145,9 @@ impl Adapt {
         let (laid_out, mut accesses) = (log.take_laid_out(), log.take_accesses());
         // Taken last, so that a file's removal comes after its recorded accesses.
         let mut removed = log.take_removed();
+        if !(laid_out.is_empty() && accesses.is_empty() && removed.is_empty()) {
+            *self.stirred.lock() = self.driver.now();
+        }
         let heard = self.exchange(&accesses, &removed);
         self.tiers.heard(&heard.accesses);
         accesses.extend(heard.accesses);
@@ -310,39 +233,5 @@ impl Adapt {
             }
         }
         told
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_deadline_that_stays_in_the_past_leaves_the_loop_its_rest_and_the_end_wakes_it() {
-        let (alarm, began) = (Alarm::default(), Instant::now());
-        let now = || Time(began.elapsed().as_nanos() as u64);
-        alarm.set(Some(Time::ZERO));
-        for turn in 1..=3 {
-            assert!(alarm.rest(now, None, None));
-            assert!(now() >= Time(REST_MIN.0 * turn), "turn {turn}");
-        }
-        alarm.set(None);
-        std::thread::scope(|scope| {
-            let rests = scope.spawn(|| alarm.rest(now, None, None));
-            alarm.end();
-            assert!(!rests.join().expect("no panic"));
-        });
-    }
-
-    #[test]
-    fn a_recorded_event_shortens_a_long_rest() {
-        let (alarm, began) = (Alarm::default(), Instant::now());
-        let now = || Time(began.elapsed().as_nanos() as u64);
-        std::thread::scope(|scope| {
-            let rests = scope.spawn(|| alarm.rest(now, Some(Time::from_secs(3600)), Some(Time::from_millis(2))));
-            alarm.stir();
-            assert!(rests.join().expect("no panic"));
-        });
-        assert!(alarm.take_stirred() && !alarm.take_stirred());
     }
 }

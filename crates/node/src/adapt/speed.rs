@@ -30,7 +30,7 @@ impl Adapt {
             let targets = self.recorder.targets.all();
             let targets: Vec<_> = targets.into_iter().filter(|target| target.tier() == tier).collect();
             let said = speeds.get(usize::from(tier)).copied().flatten();
-            let measured = |target| if self.driver.alarm.ends() { None } else { speed(target, &self.state, pool) };
+            let measured = |target| if self.driver.stop.is_set() { None } else { speed(target, &self.state, pool) };
             let cost = said.or_else(|| mean(targets.iter().filter_map(measured)));
             Some((cost?, targets.len() as u32))
         };
