@@ -53,6 +53,7 @@ use rate_limiter::RateLimiter;
 use rustix::io::Errno;
 use shared::Shared;
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use table::{CheckpointTable, Session};
@@ -119,7 +120,7 @@ impl Burst {
         let (settings, state) = (volume.config().burst.clone(), volume.state().clone());
         let fast = settings.fast.ok_or_else(|| Error::Invalid("the volume has no burst buffer".into()))?;
         let of_tier = volume.config().targets.iter().filter(|target| target.tier == fast);
-        let paths = of_tier.filter_map(|target| target.directory()).map(Into::into).collect();
+        let paths: Vec<PathBuf> = of_tier.filter_map(|target| target.directory()).map(Into::into).collect();
         // On a shared volume, only the deciding node loads the records.
         let alone = !volume.config().is_shared();
         if let Some(period) = record::period(&*state)?.filter(|_| alone) {
@@ -129,7 +130,7 @@ impl Burst {
         let table = if alone { CheckpointTable::open(&*state)? } else { CheckpointTable::default() };
         let marks = Marks::open(&*state)?;
         Ok(Arc::new(Burst {
-            limits: Limits::new(paths, settings.cgroups && settings.is_limited()),
+            limits: Limits::new(&paths, settings.cgroups && settings.is_limited()),
             volume,
             settings,
             fast,

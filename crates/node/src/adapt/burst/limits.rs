@@ -18,9 +18,8 @@ const NO_LIMIT: f64 = 1e12;
 
 /// Control group in which limits are set.
 pub struct Limits {
-    group: Option<Group>,
-    devices: Vec<String>,
-    why_not: String,
+    /// The group and the devices, or the reason why there are no limits.
+    place: Result<(Group, BTreeSet<String>), &'static str>,
     last: Mutex<f64>,
 }
 
@@ -32,37 +31,21 @@ enum Group {
 
 impl Limits {
     /// Limits for the devices of these directories, if `wanted`.
-    pub fn new(paths: Vec<PathBuf>, wanted: bool) -> Limits {
-        let none = |why: &str| Limits { group: None, devices: Vec::new(), why_not: why.into(), last: Mutex::new(0.0) };
-        if !wanted {
-            return none("not asked for");
-        }
-        let devices: BTreeSet<String> = paths.iter().filter_map(|path| device_of(path)).collect();
-        if devices.is_empty() {
-            return none("the buffer is on no block device");
-        }
-        let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        match group_in(&text, Path::new("/sys/fs/cgroup")) {
-            Some(group) => Limits {
-                group: Some(group),
-                devices: devices.into_iter().collect(),
-                why_not: String::new(),
-                last: Mutex::new(0.0),
-            },
-            None => none("the daemon is in no control group of its own that may be written"),
-        }
+    pub fn new(paths: &[PathBuf], wanted: bool) -> Limits {
+        let place = if wanted { place_of(paths) } else { Err("not asked for") };
+        Limits { place, last: Mutex::new(0.0) }
     }
 
     /// Limits writes to a rate in bytes per second, times `SLACK`.
     pub fn set(&self, write: f64) {
-        let Some(group) = &self.group else { return };
+        let Ok((group, devices)) = &self.place else { return };
         let mut last = self.last.lock();
         if (write - *last).abs() <= WORTH * *last {
             return;
         }
         *last = write;
         let bytes = (write < NO_LIMIT).then_some((write * SLACK) as u64);
-        for device in &self.devices {
+        for device in devices {
             let (file, text) = match group {
                 Group::One(dir) => {
                     (dir.join("blkio.throttle.write_bps_device"), format!("{device} {}", bytes.unwrap_or(0)))
@@ -85,12 +68,23 @@ impl Limits {
 
     /// Description of the group in which limits are set.
     pub fn describe(&self) -> String {
-        match &self.group {
-            Some(Group::One(dir)) => format!("token buckets, and blkio of {}", dir.display()),
-            Some(Group::Two(dir)) => format!("token buckets, and io.max of {}", dir.display()),
-            None => format!("token buckets (no control group: {})", self.why_not),
+        match &self.place {
+            Ok((Group::One(dir), _)) => format!("token buckets, and blkio of {}", dir.display()),
+            Ok((Group::Two(dir), _)) => format!("token buckets, and io.max of {}", dir.display()),
+            Err(why) => format!("token buckets (no control group: {why})"),
         }
     }
+}
+
+/// The group of this process, and the devices of these directories.
+fn place_of(paths: &[PathBuf]) -> Result<(Group, BTreeSet<String>), &'static str> {
+    let devices: BTreeSet<String> = paths.iter().filter_map(|path| device_of(path)).collect();
+    if devices.is_empty() {
+        return Err("the buffer is on no block device");
+    }
+    let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = group_in(&text, Path::new("/sys/fs/cgroup"));
+    Ok((group.ok_or("the daemon is in no control group of its own that may be written")?, devices))
 }
 
 /// The group of this process in which limits can be set, given `/proc/self/cgroup` and where groups are mounted.
