@@ -19,14 +19,14 @@ use crate::control::{Caller, Problem, Responder, exit};
 use made::{Event, Made};
 use meta::messages::{Member, Message, Packet, Talk};
 use object::admission::Admission;
-use object::workers::Pool;
+use object::workers::{Periodic, Pool};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use served::Served;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -67,6 +67,16 @@ pub enum To {
     Node(String),
 }
 
+impl To {
+    /// Name of the node, given that of the leader.
+    fn address(&self, leader: Option<String>) -> Option<String> {
+        match self {
+            To::Leader => leader,
+            To::Node(name) => Some(name.clone()),
+        }
+    }
+}
+
 /// Server of calls of one name, each on a thread.
 type Service = dyn Fn(&Caller, Value, &mut Responder<'_>) -> Answer + Send + Sync;
 /// Server of calls of one name that only queues them. It must not block.
@@ -90,9 +100,8 @@ pub struct Calls {
     servers: RwLock<HashMap<&'static str, Server>>,
     next_number: AtomicU64,
     made: Mutex<HashMap<u64, Made>>,
-    /// Whether a thread repeats them. Changed under the lock of `made`.
-    repeats: AtomicBool,
-    repeater: Pool,
+    /// Repeats them, while there are any.
+    repeater: Periodic,
     served: Mutex<HashMap<CallId, Served>>,
     /// Number of served calls at which old ones are dropped.
     served_max: AtomicUsize,
@@ -110,14 +119,16 @@ impl Calls {
     pub(crate) fn repeating(talk: Arc<dyn Talk>, again: Duration) -> Arc<Calls> {
         // A restarted daemon must not repeat numbers of its earlier calls.
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64);
-        Arc::new_cyclic(|me| Calls {
+        Arc::new_cyclic(|me: &Weak<Calls>| Calls {
             talk,
             again,
             servers: RwLock::default(),
             next_number: AtomicU64::new(began << 20),
             made: Mutex::default(),
-            repeats: AtomicBool::new(false),
-            repeater: Pool::new("calls", 1),
+            repeater: Periodic::new(&Pool::new("calls", 1), {
+                let me = me.clone();
+                move || me.upgrade()?.repeat_all()
+            }),
             served: Mutex::default(),
             served_max: AtomicUsize::new(0),
             room: Admission::new(SERVED_MAX, SERVED_RESERVED),
@@ -179,11 +190,9 @@ impl Calls {
 
     /// Sends a request that has no answer and may get lost.
     pub(crate) fn notify(&self, to: &To, name: &str, args: &impl Serialize) {
-        let to = match to {
-            To::Leader => self.leader(),
-            To::Node(name) => Some(name.clone()),
-        };
-        to.into_iter().for_each(|to| self.send(&to, Packet::Notice { name: name.to_owned(), args: write(args) }));
+        if let Some(to) = to.address(self.leader()) {
+            self.send(&to, Packet::Notice { name: name.to_owned(), args: write(args) });
+        }
     }
 
     /// The other live nodes.

@@ -76,18 +76,7 @@ impl Calls {
         silent: Duration,
         out: &mut Responder<'_>,
     ) -> Answer<T> {
-        parsed(self.relay(to, name, caller, write(args), silent, out))
-    }
-
-    fn relay(
-        &self,
-        to: &To,
-        name: &'static str,
-        caller: &Caller,
-        args: Value,
-        silent: Duration,
-        out: &mut Responder<'_>,
-    ) -> Answer {
+        let args = write(args);
         let (tell, progress) = sync_channel(PROGRESS_MAX);
         let (mut tell, answer) = (Some(tell), Arc::new(Mutex::new(None)));
         let mut number = None;
@@ -99,7 +88,7 @@ impl Calls {
                 && is_here()
             {
                 number.into_iter().for_each(|number| self.forget(number));
-                return serve(caller, args, out);
+                return parsed(serve(caller, args, out));
             }
             if let Some(tell) = tell.take() {
                 let answer = answer.clone();
@@ -112,7 +101,9 @@ impl Calls {
             let listens = match progress.recv_timeout(self.again) {
                 Ok(value) => out.progress(&value),
                 Err(RecvTimeoutError::Timeout) => true,
-                Err(RecvTimeoutError::Disconnected) => return answer.lock().take().unwrap_or_else(|| Err(no_answer())),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return parsed(answer.lock().take().unwrap_or_else(|| Err(no_answer())));
+                }
             };
             if !listens || out.stop().is_set() {
                 number.into_iter().for_each(|number| self.stop(number));
@@ -203,20 +194,10 @@ impl Calls {
             text: String::new(),
             event: Arc::new(event),
         };
-        let mut all = self.made.lock();
-        all.insert(number, made);
-        let repeats = self.repeats.swap(true, Ordering::AcqRel);
-        drop(all);
+        self.made.lock().insert(number, made);
         self.repeat(number, self.leader());
-        let (calls, pause) = (self.me.clone(), self.again / 4);
-        let work = move || {
-            while calls.upgrade().is_some_and(|calls| calls.repeat_all()) {
-                std::thread::sleep(pause);
-            }
-        };
-        if !repeats && self.repeater.push(work).is_err() {
-            self.repeats.store(false, Ordering::Release);
-        }
+        // A failure has been logged; the next call starts the repetitions.
+        drop(self.repeater.wake_in(self.again / 4));
         number
     }
 
@@ -237,24 +218,17 @@ impl Calls {
             drop(all);
             return made.into_iter().for_each(|made| (made.event)(Event::Answer(Err(no_answer()))));
         }
-        let to = match &made.to {
-            To::Leader => leader,
-            To::Node(name) => Some(name.clone()),
-        };
-        let packet = to.and_then(|to| Some((made.next(&to, self.own(), number, self.again)?, to)));
+        let packet = made.to.address(leader).and_then(|to| Some((made.next(&to, self.own(), number, self.again)?, to)));
         drop(all);
         packet.into_iter().for_each(|(packet, to)| self.send(&to, packet));
     }
 
-    /// Repeats all calls that are due. Returns whether there are any.
-    fn repeat_all(&self) -> bool {
-        let all = self.made.lock();
-        let numbers: Vec<u64> = all.keys().copied().collect();
-        self.repeats.store(!numbers.is_empty(), Ordering::Release);
-        drop(all);
+    /// Repeats all calls that are due. Returns the time until the next repetition, if there are calls.
+    pub(super) fn repeat_all(&self) -> Option<Duration> {
+        let numbers: Vec<u64> = self.made.lock().keys().copied().collect();
         let leader = self.leader();
         numbers.iter().for_each(|number| self.repeat(*number, leader.clone()));
-        !numbers.is_empty()
+        (!numbers.is_empty()).then_some(self.again / 4)
     }
 
     pub(super) fn heard<T>(&self, number: u64, note: impl FnOnce(&mut Made) -> Option<T>) -> Option<T> {
