@@ -223,10 +223,9 @@ fn places(volume: &Volume, maintenance: &Arc<Maintenance>) -> crate::Result<Arc<
 /// Opens the quotas of the volume.
 fn quotas(volume: &Volume, pool: &Pool) -> crate::Result<Arc<quotas::Keeper>> {
     let tree = std::fs::read_link(host::descriptor_path(volume.tree())).map_err(|_| rustix::io::Errno::NOENT)?;
-    let records = volume.state().records(quotas::KIND)?;
     // Among several nodes, the leader decides.
     let alone = !volume.config().is_shared();
-    Ok(quotas::Keeper::open(&pool.quotas, &records, &tree, ((pool.clock)(), alone)))
+    quotas::Keeper::open(&pool.quotas, &**volume.state(), &tree, ((pool.clock)(), alone))
 }
 
 /// Starts the block cache, if `volume.toml` requests one.

@@ -19,8 +19,8 @@ pub(super) use answer::run;
 pub(super) use counts::Counts;
 
 use super::Core;
-use crate::Error;
 use crate::control::QuotaOf;
+use crate::{Error, Result};
 use engine::events::Event as VolumeEvent;
 use meta::quota::{Account, Quotas};
 use meta::state::State;
@@ -29,7 +29,6 @@ use policy::Time;
 use policy::machine::Machine;
 use policy::maintenance::{Outcome, Task};
 use policy::quota::{Action, Both, Event, Quota, Subject};
-pub(super) use record::KIND;
 use record::Record;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -106,13 +105,13 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Loads the recorded limits.
+    /// Loads the recorded limits. `alone`: no other node decides.
     pub(super) fn open(
         quotas: &Arc<Quotas>,
-        records: &[(String, Vec<u8>)],
+        state: &dyn State,
         tree: &Path,
         (now, alone): (Time, bool),
-    ) -> Arc<Keeper> {
+    ) -> Result<Arc<Keeper>> {
         let keeper = Arc::new(Keeper {
             quotas: quotas.clone(),
             book: Mutex::default(),
@@ -129,18 +128,24 @@ impl Keeper {
             }
         });
         keeper.book.lock().decides = alone;
-        let mut new = Vec::new();
-        for (key, record) in records {
-            match record::parse_key(key).and_then(|of| Ok((of, Record::parse(record)?))) {
-                Ok((of, record)) => new.extend(keeper.book.lock().limit(now, of, &record)),
-                // A volume that lacks one limit is better than no volume.
-                Err(error) => tracing::error!("a quota is not enforced until it is set again: {error}"),
-            }
-        }
+        keeper.load(now, record::all(state)?);
+        Ok(keeper)
+    }
+
+    /// Replaces all limits by the recorded ones.
+    fn load(&self, now: Time, records: Vec<(QuotaOf, Record)>) {
+        let mut book = self.book.lock();
+        book.machine = Quota::default();
+        let named: BTreeSet<_> = records.iter().map(|(of, _)| of).collect();
+        let gone: Vec<_> =
+            book.entries.values().map(|entry| entry.of.clone()).filter(|of| !named.contains(of)).collect();
+        let gone: Vec<_> = gone.iter().filter_map(|of| book.unlimit(of)).collect();
+        let new: Vec<_> = records.into_iter().filter_map(|(of, record)| book.limit(now, of, &record)).collect();
+        drop(book);
+        gone.into_iter().for_each(|subject| self.quotas.remove(subject));
         if !new.is_empty() {
-            quotas.add(new);
+            self.quotas.add(new);
         }
-        keeper
     }
 
     /// Requests the first check, and serves other nodes.
@@ -237,12 +242,12 @@ impl Keeper {
                 if unsaved.contains(subject) || (all && used != entry.saved) {
                     let limits = machine.limits(*subject).unwrap_or_default();
                     let record = Record::new(limits, machine.standing(*subject), used);
-                    records.push((*subject, record::key(&entry.of), record, used));
+                    records.push((*subject, entry.of.clone(), record, used));
                 }
             }
         }
-        for (subject, key, record, used) in records {
-            let done = state.record_put(KIND, &key, &record.to_bytes());
+        for (subject, of, record, used) in records {
+            let done = record::put(state, &of, &record);
             let mut book = self.book.lock();
             match done {
                 Ok(()) => {

@@ -1,6 +1,6 @@
 //! `entrepot quota`: sets, removes and shows limits.
 
-use super::record::{self, KIND, Record};
+use super::record::{self, Record};
 use super::{Book, Keeper, LIMITS_MAX, not_remembered, words};
 use crate::control::answers::{Quota, Quotas, Text, Usage, UsageState, write};
 use crate::control::{Caller, NewLimit, Problem, QuotaOf, Request, Responder, Result, SetQuota};
@@ -88,8 +88,7 @@ fn set(core: &Core, caller: &Caller, asked: SetQuota) -> Result<Quotas> {
     let standing = known.map_or_else(Both::default, |(subject, _)| book.machine.standing(subject));
     let record = Record::new(limits, standing, known.and_then(|(_, used)| used));
     drop(book);
-    let state = core.volume.state();
-    state.record_put(KIND, &record::key(&asked.of), &record.to_bytes()).map_err(|error| not_remembered(&error))?;
+    record::put(&**core.volume.state(), &asked.of, &record).map_err(|error| not_remembered(&error))?;
     let new = keeper.book.lock().limit((core.pool.clock)(), asked.of.clone(), &record);
     if let Some(new) = new {
         core.pool.quotas.add([new]);
@@ -112,7 +111,7 @@ fn remove(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<Text> {
         return Err(Problem::not_found(format!("{} has no quota", words::name(&of)))
             .try_this("`entrepot quota list` shows what has one"));
     }
-    core.volume.state().record_remove(KIND, &record::key(&of)).map_err(|error| not_remembered(&error))?;
+    record::remove(&**core.volume.state(), &of).map_err(|error| not_remembered(&error))?;
     let subject = keeper.book.lock().unlimit(&of);
     subject.into_iter().for_each(|subject| core.pool.quotas.remove(subject));
     keeper.tell_others(core);

@@ -1,13 +1,15 @@
 //! Record of a quota in the volume's state: subject, limits, start of an excess, and usage.
 
+use crate::Result;
 use crate::control::QuotaOf;
-use crate::{Error, Result};
+use meta::records;
+use meta::state::State;
 use policy::Time;
 use policy::quota::{Both, Limit, Limits, Resource, Standing};
 use serde::{Deserialize, Serialize};
 
 /// Kind of the records.
-pub const KIND: &str = "quota";
+const KIND: &str = "quota";
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -62,17 +64,28 @@ impl Record {
     pub fn used(&self) -> Option<Both<u64>> {
         self.bytes_used.zip(self.files_used).map(|(bytes, files)| Both { bytes, files })
     }
+}
 
-    /// Serializes the record.
-    pub fn to_bytes(self) -> Vec<u8> {
-        serde_json::to_vec(&self).expect("numbers")
-    }
+/// All recorded quotas. A volume that lacks one is better than no volume: a damaged one is logged and left out.
+pub fn all(state: &dyn State) -> Result<Vec<(QuotaOf, Record)>> {
+    let named = |(key, record): (String, Record)| {
+        let of = parse_key(&key);
+        if of.is_none() {
+            tracing::error!("a quota with the key \"{key}\", which is not valid, is not enforced");
+        }
+        Some((of?, record))
+    };
+    Ok(records::all(state, KIND)?.into_iter().filter_map(named).collect())
+}
 
-    /// # Errors
-    /// The record is damaged.
-    pub fn parse(bytes: &[u8]) -> Result<Record> {
-        serde_json::from_slice(bytes).map_err(|error| Error::State(format!("a record of a quota is damaged: {error}")))
-    }
+/// Writes the record of a quota.
+pub fn put(state: &dyn State, of: &QuotaOf, record: &Record) -> Result<()> {
+    records::put(state, KIND, &key(of), record)
+}
+
+/// Removes the record of a quota.
+pub fn remove(state: &dyn State, of: &QuotaOf) -> Result<()> {
+    state.record_remove(KIND, &key(of)).map(drop)
 }
 
 /// Key of a subject.
@@ -85,19 +98,20 @@ pub fn key(of: &QuotaOf) -> String {
 }
 
 /// Parses the key of a subject.
-pub fn parse_key(key: &str) -> Result<QuotaOf> {
-    let of = match key.split_once(':') {
-        Some(("user", uid)) => uid.parse().map(QuotaOf::User).ok(),
-        Some(("group", gid)) => gid.parse().map(QuotaOf::Group).ok(),
-        Some(("directory", path)) => Some(QuotaOf::Directory(path.into())),
+pub fn parse_key(key: &str) -> Option<QuotaOf> {
+    match key.split_once(':')? {
+        ("user", uid) => uid.parse().map(QuotaOf::User).ok(),
+        ("group", gid) => gid.parse().map(QuotaOf::Group).ok(),
+        ("directory", path) => Some(QuotaOf::Directory(path.into())),
         _ => None,
-    };
-    of.ok_or_else(|| Error::State(format!("a record of a quota has the key \"{key}\", which is not valid")))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use meta::state::SqliteState;
+    use std::collections::BTreeSet;
 
     #[test]
     fn what_is_written_is_read_again() {
@@ -106,18 +120,22 @@ mod tests {
         let (since, until) = (Time::from_secs(1_700_000_000), Time::from_secs(1_700_000_060));
         let standing = Both { bytes: Standing::Over { since, until }, files: Standing::Within };
         let record = Record::new(limits, standing, Some(Both { bytes: 90, files: 1 }));
-        let read = Record::parse(&record.to_bytes()).expect("whole");
-        assert_eq!((read.limits(), read.since().bytes), (limits, Some(since)));
-        assert_eq!((read.since().files, read.used()), (None, Some(Both { bytes: 90, files: 1 })));
-        assert!(Record::parse(b"{").is_err());
-        for of in [
+        let state = SqliteState::in_memory().expect("memory");
+        let subjects = [
             QuotaOf::User(7),
             QuotaOf::Group(8),
             QuotaOf::Directory("a/b: c".into()),
             QuotaOf::Directory(String::new()),
-        ] {
-            assert_eq!(parse_key(&key(&of)).expect("a name"), of);
-        }
-        assert!(parse_key("user:x").is_err() && parse_key("world").is_err());
+        ];
+        subjects.iter().for_each(|of| put(&state, of, &record).expect("written"));
+        state.record_put(KIND, "user:8", b"{").expect("written");
+        state.record_put(KIND, "world", b"{}").expect("written");
+        let (named, read): (BTreeSet<_>, Vec<_>) = all(&state).expect("read").into_iter().unzip();
+        assert_eq!(named, BTreeSet::from(subjects.clone()));
+        let read = read[0];
+        assert_eq!((read.limits(), read.since().bytes), (limits, Some(since)));
+        assert_eq!((read.since().files, read.used()), (None, Some(Both { bytes: 90, files: 1 })));
+        subjects.iter().for_each(|of| remove(&state, of).expect("removed"));
+        assert!(all(&state).expect("read").is_empty() && parse_key("user:x").is_none());
     }
 }

@@ -8,7 +8,7 @@
 //! plus its own changes. So a limit may be exceeded by the changes of the other nodes in that time. A node without an
 //! answer uses the last one until it loses its lease.
 
-use super::record::{self, KIND, Record};
+use super::record;
 use super::{Book, Entry, Keeper, LOOK_SOON, answer};
 use crate::calls::Calls;
 use crate::control::Caller;
@@ -17,7 +17,7 @@ use crate::daemon::led::Led;
 use crate::{Error, Result};
 use meta::messages::{Message, Talk};
 use meta::quota::Account;
-use policy::quota::{Both, Quota};
+use policy::quota::Both;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -141,15 +141,16 @@ impl Keeper {
 
     /// Makes this node the one that sums.
     fn take_over(&self, core: &Core, calls: &Calls) -> Result<()> {
-        let records = core.volume.state().records(KIND)?;
+        let records = record::all(&**core.volume.state())?;
+        let now = (core.pool.clock)();
         {
             let mut book = self.book.lock();
             book.decides = true;
-            book.edition = (calls.own().to_owned(), (core.pool.clock)().0);
+            book.edition = (calls.own().to_owned(), now.0);
             // Another node has summed these totals since this node last led.
             book.entries.values_mut().for_each(|entry| entry.shared.heard.clear());
         }
-        self.reload(core, &records);
+        self.load(now, records);
         self.look_soon();
         Ok(())
     }
@@ -179,33 +180,12 @@ impl Keeper {
         let answer = said.into_iter().next().and_then(|(_, answer)| answer.ok());
         let sums: Sums = answer.ok_or_else(|| Error::Elsewhere("the leading node does not report the usage".into()))?;
         if sums.edition != report.edition {
-            let records = core.volume.state().records(KIND)?;
-            self.reload(core, &records);
+            self.load((core.pool.clock)(), record::all(&**core.volume.state())?);
         }
         self.is_behind.store(false, Ordering::Release);
         let mut book = self.book.lock();
         book.take(report, sums);
         Ok(())
-    }
-
-    /// Loads the recorded limits.
-    fn reload(&self, core: &Core, records: &[(String, Vec<u8>)]) {
-        let mut book = self.book.lock();
-        book.machine = Quota::default();
-        let read =
-            |(key, record): &(String, Vec<u8>)| Some((record::parse_key(key).ok()?, Record::parse(record).ok()?));
-        let records: Vec<_> = records.iter().filter_map(read).collect();
-        let named: BTreeSet<_> = records.iter().map(|(of, _)| of.clone()).collect();
-        let gone: Vec<_> =
-            book.entries.values().map(|entry| entry.of.clone()).filter(|of| !named.contains(of)).collect();
-        let gone: Vec<_> = gone.iter().filter_map(|of| book.unlimit(of)).collect();
-        let now = (core.pool.clock)();
-        let new: Vec<_> = records.into_iter().filter_map(|(of, record)| book.limit(now, of, &record)).collect();
-        drop(book);
-        gone.into_iter().for_each(|subject| core.pool.quotas.remove(subject));
-        if !new.is_empty() {
-            core.pool.quotas.add(new);
-        }
     }
 
     /// Announces changed limits. For the leader.
@@ -251,7 +231,7 @@ impl Book {
     }
 
     fn entry(&mut self, key: &str) -> Option<&mut Entry> {
-        let subject = self.subject(&record::parse_key(key).ok()?)?;
+        let subject = self.subject(&record::parse_key(key)?)?;
         self.entries.get_mut(&subject)
     }
 
@@ -292,7 +272,8 @@ mod tests {
 
     fn book(decides: bool) -> Book {
         let mut book = Book { decides, edition: ("a".into(), 1), ..Book::default() };
-        let record = Record::parse(br#"{"bytes_hard": 1000, "bytes_used": 100, "files_used": 1}"#).expect("whole");
+        let record = r#"{"bytes_hard": 1000, "bytes_used": 100, "files_used": 1}"#;
+        let record = serde_json::from_str(record).expect("whole");
         assert!(book.limit(policy::Time::ZERO, OF, &record).is_some());
         book
     }
