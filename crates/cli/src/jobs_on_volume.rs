@@ -47,10 +47,6 @@ impl JobsOnVolume {
     }
 }
 
-fn caller(owner: Caller) -> node::control::Caller {
-    node::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 }
-}
-
 fn identity(owner: Caller) -> Identity {
     Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() }
 }
@@ -70,7 +66,7 @@ impl Volume for JobsOnVolume {
 
     fn account(&self, job: String, owner: Caller, paths: Vec<PathBuf>, facts: JobFacts) {
         let paths = paths.iter().filter_map(|path| self.below(path)).collect();
-        self.core.accounts.job_is(job, JobNow { caller: caller(owner), paths, facts });
+        self.core.accounts.job_is(job, JobNow { caller: owner, paths, facts });
     }
 
     fn check_before_job(&self, owner: Caller, paths: &[PathBuf]) -> Result<CheckReport, String> {
@@ -79,12 +75,12 @@ impl Volume for JobsOnVolume {
             return Ok(CheckReport::default());
         }
         for path in &paths {
-            self.core.may_see(&caller(owner), path).map_err(|p| p.cause)?;
+            self.core.may_see(&owner, path).map_err(|p| p.cause)?;
         }
         let options = CheckOptions { repair: true, before_job: paths.clone(), paths, ..CheckOptions::default() };
         // The owner's rights apply, since the paths come from the script.
         let own;
-        let checker = if caller(owner).is_operator() {
+        let checker = if owner.is_operator() {
             &self.core.checker
         } else {
             own = self.core.checker.on_behalf_of(Behalf { who: identity(owner), repairs_readable: true });
@@ -226,7 +222,7 @@ impl Volume for JobsOnVolume {
 
     fn closed_version(&self, owner: Caller, path: &Path) -> Option<String> {
         let below = self.below(path)?;
-        self.core.may_see(&caller(owner), &below).ok()?;
+        self.core.may_see(&owner, &below).ok()?;
         let (file, stub) = (self.core.checker.file_at(&below)?, self.core.checker.stub_at(&below)?);
         let (size, modified_ns) = engine::stage::offloaded::version(&file, stub).ok()?;
         (!file.is_open()).then(|| format!("{size} {modified_ns}"))
@@ -234,7 +230,7 @@ impl Volume for JobsOnVolume {
 
     fn protection(&self, owner: Caller, job: &str, paths: &[PathBuf]) -> Vec<Protected> {
         let below = paths.iter().filter_map(|p| self.below(p)).flat_map(|p| self.core.checker.files_below(&p));
-        let seen = below.filter(|(_, path)| self.core.may_see(&caller(owner), path).is_ok());
+        let seen = below.filter(|(_, path)| self.core.may_see(&owner, path).is_ok());
         let of = |(id, path): (policy::FileId, String)| {
             let file = self.core.checker.file_at(&path)?;
             Some(Protected {
@@ -263,7 +259,7 @@ impl Volume for JobsOnVolume {
 
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
         let paths: Vec<String> = paths.iter().filter_map(|p| self.below(p)).collect();
-        let recoveries = self.core.recoveries(&caller(owner), &paths, from_ms, to_ms).into_iter();
+        let recoveries = self.core.recoveries(&owner, &paths, from_ms, to_ms).into_iter();
         recoveries.map(|(path, tally)| event(self.core.mount_point.join(path), &tally)).collect()
     }
 }

@@ -9,7 +9,7 @@ use crate::known::{KnownJob, KnownJobs, OF_RUNNER};
 use crate::request::{Caller, JobId, OneJob, SilentHosts};
 use node::calls::{Answer, Calls, SILENT, To};
 use node::control::answers::read;
-use node::control::{self, Handler, Responder, exit};
+use node::control::{Handler, Responder, exit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -52,17 +52,17 @@ impl Everywhere {
     }
 
     /// The job that a request is about, if another node has it and the caller may see it.
-    fn elsewhere(&self, caller: &control::Caller, verb: &str, id: JobId) -> Option<KnownJob> {
+    fn elsewhere(&self, caller: &Caller, verb: &str, id: JobId) -> Option<KnownJob> {
         // Slurm requests a part of a job of the runner.
         let records = if verb == "part" { OF_RUNNER } else { self.records };
         let found = self.known.find(records, id);
         let found =
             found.inspect_err(|error| tracing::warn!("jobs of other nodes cannot be listed: {error}")).ok()??;
-        found.is_open_to(Caller { uid: caller.uid, gid: caller.gid }).then_some(found)
+        found.is_open_to(*caller).then_some(found)
     }
 
     /// The rows of this node and of all others that have jobs. Hosts that do not answer are reported as progress.
-    fn list(&self, caller: &control::Caller, request: &Request, out: &mut Responder<'_>) -> Answer {
+    fn list(&self, caller: &Caller, request: &Request, out: &mut Responder<'_>) -> Answer {
         let mut rows: Vec<Value> = read(self.here.handle(caller, &request.command, request.args.clone(), out)?)?;
         let others = self.known.elsewhere()?.into_iter().filter(|job| job.records == self.records);
         let hosts: BTreeMap<String, String> = others.map(|job| (job.node, job.host)).collect();
@@ -85,7 +85,7 @@ impl Everywhere {
 }
 
 impl Handler for Everywhere {
-    fn handle(&self, caller: &control::Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Answer {
+    fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Answer {
         let verb = command.strip_prefix(self.prefix).and_then(|rest| rest.strip_prefix('.')).unwrap_or(command);
         if verb == "list" {
             return self.list(caller, &Request { command: command.to_owned(), args }, out);

@@ -6,6 +6,7 @@ mod plan;
 
 pub use data::*;
 pub use job::*;
+pub use node::control::Caller;
 pub use plan::*;
 
 use serde::{Deserialize, Serialize};
@@ -22,15 +23,6 @@ impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
-}
-
-/// Caller of a request, from the credentials of the socket's peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Caller {
-    /// Numeric user id.
-    pub uid: u32,
-    /// Numeric group id.
-    pub gid: u32,
 }
 
 /// Bytes of a script: text where they are UTF-8, so that JSON stays readable and small, numbers otherwise.

@@ -209,7 +209,7 @@ impl Calls {
     pub(crate) fn handle(&self, packet: Packet) {
         match packet {
             Packet::Ask { by, number, uid, gid, name, args } => {
-                self.asked((by, number), &Caller { uid, gid, pid: 0 }, &name, args);
+                self.asked((by, number), &Caller { uid, gid }, &name, args);
             }
             Packet::Notice { name, args } => {
                 let server = self.servers.read().get(&*name).cloned();

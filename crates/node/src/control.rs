@@ -36,26 +36,24 @@ pub use top::{FILES_MAX, FileCounts, Top};
 pub use wire::LINE_BYTES_MAX;
 
 use object::stop::Stop;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Identity of a client, from the credentials of the socket's peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     /// User id of the process.
     pub uid: u32,
     /// Group id of the process.
     pub gid: u32,
-    /// Id of the process.
-    pub pid: i32,
 }
 
 impl Caller {
     /// The daemon itself.
     pub fn daemon() -> Caller {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        Caller { uid, gid, pid: 0 }
+        Caller { uid, gid }
     }
 
     /// Whether the caller is root or the user that runs the daemon: only the operator may act on targets and on the

@@ -4,15 +4,15 @@ use super::Runner;
 use crate::body::{one, progress, read, unknown};
 use crate::request::Caller;
 use node::control::answers::write;
-use node::control::{self, Handler, Responder, Result};
+use node::control::{Handler, Responder, Result};
 use serde_json::Value;
 
 /// The part before the dot of the commands served here.
 pub const PREFIX: &str = "job";
 
 impl Handler for Runner {
-    fn handle(&self, caller: &control::Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
-        let caller = Caller { uid: caller.uid, gid: caller.gid };
+    fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
+        let caller = *caller;
         Ok(match command.strip_prefix("job.").unwrap_or(command) {
             "submit" => write(&self.submit(caller, read(args)?)?),
             "list" => write(&self.list(caller, read(args)?)),

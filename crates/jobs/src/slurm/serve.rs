@@ -6,7 +6,7 @@ use crate::body::{one, progress, read, unknown};
 use crate::error::Error;
 use crate::request::{Caller, List};
 use node::control::answers::write;
-use node::control::{self, Handler, Problem, Responder, Result, exit};
+use node::control::{Handler, Problem, Responder, Result, exit};
 use serde_json::Value;
 use std::sync::Weak;
 
@@ -14,8 +14,8 @@ use std::sync::Weak;
 pub const PREFIX: &str = "slurm";
 
 impl Handler for Slurm {
-    fn handle(&self, caller: &control::Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
-        let who = Caller { uid: caller.uid, gid: caller.gid };
+    fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value> {
+        let who = *caller;
         let verb = command.strip_prefix("slurm.").unwrap_or(command);
         let is_hook = matches!(verb, "setup" | "data-in" | "variables" | "pre-run" | "data-out" | "teardown" | "part");
         if is_hook && !caller.is_operator() && !self.core.own.slurm_users.contains(&caller.uid) {

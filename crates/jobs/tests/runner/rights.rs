@@ -131,7 +131,7 @@ fn others_see_and_touch_nothing() {
 #[test]
 fn requests_come_as_json() {
     let world = World::new();
-    let caller = node::control::Caller { uid: me().uid, gid: me().gid, pid: 1 };
+    let caller = me();
     let ask = |command: &str, args| {
         let mut listen = |_| true;
         world.runner.handle(&caller, command, args, &mut Responder::new(&mut listen, Arc::new(Stop::default())))

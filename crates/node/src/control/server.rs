@@ -212,7 +212,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
 fn let_in(shared: &Arc<Shared>, stream: &Arc<UnixStream>) -> Result<()> {
     let peer = socket_peercred(stream)
         .map_err(|e| Problem::failed(format!("the kernel does not report the user of the client: {e}")))?;
-    let caller = Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw(), pid: peer.pid.as_raw_nonzero().get() };
+    let caller = Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw() };
     let held = shared.connections.take(caller.uid, 1).map_err(|refusal| match refusal {
         Refusal::Share { held } => {
             Problem::busy(format!("you have {held} connections to the daemon, the limit of one user now"))

@@ -38,11 +38,12 @@ const SENTENCES_MAX: usize = 300;
 impl Core {
     /// The volume at a glance. Requests data from the state store and the leader, so it may take as long as they do.
     pub fn at_a_glance(self: &Arc<Self>, with_names: bool) -> Result<Glance> {
-        let mut status = status::status(self, &operator())?;
+        let mut status = status::status(self, &Caller::daemon())?;
         let problems = self.problems(&status);
         let burst = status.burst.take().flatten().map(|mut burst| {
             burst.applications.truncate(if with_names { APPLICATIONS_MAX } else { 0 });
-            let versions = |buffer: &Arc<_>| versions(crate::adapt::burst::Burst::rows_of_all(buffer, &operator()));
+            let versions =
+                |buffer: &Arc<_>| versions(crate::adapt::burst::Burst::rows_of_all(buffer, &Caller::daemon()));
             ShownBurst { burst, versions_shown: self.adapt.burst().filter(|_| with_names).map(versions) }
         });
         if !with_names {
@@ -152,21 +153,12 @@ impl Core {
     pub fn how_it_lies(&self, path: &str) -> Result<ShownFile> {
         let below = Path::new(path).strip_prefix(&self.mount_point).unwrap_or(Path::new(path));
         let below = below.to_str().unwrap_or(path).trim_start_matches('/');
-        let (file, stat) = self.file_of(&operator(), below, Purpose::See)?;
+        let (file, stat) = self.file_of(&Caller::daemon(), below, Purpose::See)?;
         let mut layout = layout::describe(self, below, &file);
         cut(&mut layout);
         let mut sentences = explain::sentences(self, &file);
         sentences.truncate(SENTENCES_MAX);
         Ok(ShownFile { layout, sentences, heat: self.adapt.heat(&file, SEGMENTS_MAX), uid: stat.st_uid })
-    }
-}
-
-/// Identity of a client with the token: the operator's.
-pub(super) fn operator() -> Caller {
-    Caller {
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        pid: std::process::id() as i32,
     }
 }
 

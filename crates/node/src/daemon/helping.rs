@@ -38,7 +38,7 @@ impl Others for Asking {
         let mut listens = |_| !stop.is_set();
         let mut out = Responder::new(&mut listens, Arc::new(stop.clone()));
         let to = To::Node(name.to_owned());
-        match self.0.call(&to, SERVICE, &Caller { uid, gid, pid: 0 }, share, SILENT, &mut out) {
+        match self.0.call(&to, SERVICE, &Caller { uid, gid }, share, SILENT, &mut out) {
             Ok(answer) => Said::Answer(answer),
             Err(problem) => {
                 tracing::info!("another node does not help to stage in: {}", problem.cause);

@@ -1,7 +1,6 @@
 //! Space by user, age or directory: scans every name and keeps only the sums.
 
 use super::Core;
-use super::dashboard::operator;
 use super::requests::find::{Found, Scan};
 use crate::control::answers::{Space, SpaceRow, Sum};
 use crate::control::{Caller, Find, Problem, SpaceBy};
@@ -104,7 +103,7 @@ pub fn get(core: &Core, caller: &Caller, path: String, by: SpaceBy, stop: &Stop)
 impl Core {
     /// Space by user. Scans all names, so the call may take long.
     pub fn space_by_user(&self, name_of: impl Fn(u32) -> String) -> Result<Users, Problem> {
-        Ok(shown(get(self, &operator(), String::new(), SpaceBy::User, &Stop::default())?, name_of))
+        Ok(shown(get(self, &Caller::daemon(), String::new(), SpaceBy::User, &Stop::default())?, name_of))
     }
 }
 

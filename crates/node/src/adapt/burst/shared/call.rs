@@ -79,5 +79,5 @@ impl Burst {
 
 /// Identity of the caller, as the requesting node received it on its socket.
 fn caller(uid: u32) -> Caller {
-    Caller { uid, gid: u32::MAX, pid: 0 }
+    Caller { uid, gid: u32::MAX }
 }
