@@ -25,7 +25,7 @@ impl Peers for OfVolume {
 
     fn number(&self) -> Option<Node> {
         // The lease is checked after the number is read, so the number of an ended lease is never returned.
-        Some(self.nodes.number()).filter(|_| self.nodes.has_lease())
+        Some(self.nodes.me_now()).filter(|_| self.nodes.has_lease())
     }
 
     fn is_over(&self, node: Node) -> bool {

@@ -108,6 +108,7 @@ pub struct Core {
     background: Arc<Background>,
     maintenance: Arc<Maintenance>,
     balancing: balance::Balancing,
+    shutting_down: Mutex<shutting_down::Progress>,
     started: Instant,
     rates: dashboard::History,
     clock: clock::Clock,
@@ -131,9 +132,10 @@ impl Core {
             purge::serve(calls, self.files.clone(), self.stager.clone());
         }
         if let Some(nodes) = &self.nodes {
-            shutting_down::watch(nodes, self);
             self.calls.iter().for_each(|calls| helping::help_each_other(nodes, calls, &self.stager));
-            self.maintenance.want(Task::Left);
+            for task in [Task::Left, Task::Sizes, Task::Locks, Task::Shutdown] {
+                self.maintenance.want(task);
+            }
         }
         let tasks = Arc::downgrade(self);
         self.maintenance.start(tasks);

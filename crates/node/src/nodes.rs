@@ -72,7 +72,6 @@ pub struct Nodes {
     wish: draining::DrainRequest,
     membership: Mutex<Membership>,
     changed: Condvar,
-    end: Condvar,
     leases: Leases,
     volume: Weak<Volume>,
     state: Arc<dyn State>,
@@ -126,7 +125,6 @@ impl Nodes {
             wish: draining::DrainRequest::default(),
             membership: Mutex::new(membership),
             changed: Condvar::new(),
-            end: Condvar::new(),
             leases,
             volume: Arc::downgrade(volume),
             state: volume.state().clone(),
@@ -182,7 +180,8 @@ impl Nodes {
         }
     }
 
-    fn me_now(&self) -> Node {
+    /// Its current number.
+    pub fn me_now(&self) -> Node {
         Node(self.node.load(Ordering::Acquire))
     }
 
@@ -230,39 +229,6 @@ impl Nodes {
             Shown { node, info, is_self: node == me, leads: Some(node) == leader, draining }
         };
         members.into_iter().map(show).collect()
-    }
-
-    /// Starts a thread that runs until [`Nodes::ends`].
-    pub(crate) fn start_worker(&self, name: &str, work: impl FnOnce() + Send + 'static) {
-        self.workers.start(name, work);
-    }
-
-    /// Calls `work` at intervals, on a thread of its own.
-    pub(crate) fn every(self: &Arc<Self>, span: Duration, name: &str, work: impl Fn(&Nodes) + Send + 'static) {
-        let nodes = self.clone();
-        self.start_worker(name, move || {
-            while nodes.goes_on_after(span) {
-                work(&nodes);
-            }
-        });
-    }
-
-    /// Whether the daemon is about to end.
-    fn ends(&self) -> bool {
-        self.ends.load(Ordering::Acquire)
-    }
-
-    /// Waits for `span` or until the daemon stops. Returns whether it goes on.
-    pub(crate) fn goes_on_after(&self, span: Duration) -> bool {
-        let until = Instant::now() + span;
-        let mut membership = self.membership.lock();
-        while !self.ends() && !self.end.wait_until(&mut membership, until).timed_out() {}
-        !self.ends()
-    }
-
-    /// Its current number.
-    pub fn number(&self) -> Node {
-        self.me_now()
     }
 
     /// Leaves the membership at once, and ends.

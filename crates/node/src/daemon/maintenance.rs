@@ -7,7 +7,7 @@
 //! ```
 //! A thread whose task has ended takes the next due task, or ends. So an idle daemon has one such thread.
 
-use super::{Core, balance, left, sums};
+use super::{Core, balance, left, shutting_down, sums};
 use engine::stats::Metric;
 use object::stop::Stop;
 use object::workers::Workers;
@@ -44,6 +44,9 @@ impl Tasks for Core {
             Task::Quotas => return core.quotas.tick(core),
             Task::Names => core.background.keep_names(core),
             Task::Places => core.pool.places.get().into_iter().for_each(|places| places.write_noted()),
+            Task::Sizes => core.nodes.iter().for_each(|nodes| nodes.settle_sizes()),
+            Task::Locks => core.nodes.iter().for_each(|nodes| nodes.show_lock()),
+            Task::Shutdown => shutting_down::run(core),
             Task::Garbage(target) => core.background.collect(core, target),
             Task::Resync(file) => return core.background.resync(core, file),
             Task::Rebuild => return core.background.rebuild(core),

@@ -96,6 +96,7 @@ pub(super) fn assemble(
         background,
         maintenance,
         balancing: balance::Balancing::default(),
+        shutting_down: Mutex::default(),
         started: Instant::now(),
         rates: dashboard::History::default(),
         clock: clock::Clock::new(),

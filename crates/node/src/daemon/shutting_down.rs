@@ -3,59 +3,65 @@
 
 use super::Core;
 use super::users::users_of;
-use crate::nodes::Nodes;
 use engine::mover::Phase;
 use object::host;
 use object::target::{Order, State, Target};
-use std::sync::{Arc, Weak};
+use policy::cluster::Node;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Interval of checks for users of the node: each check reads all processes.
 const KEPT_EVERY: Duration = Duration::from_secs(2);
+
 /// Longest wait for running moves before the node gives up its number: an interrupted move is repeated.
 const MOVES_WAIT: Duration = Duration::from_secs(30);
 
-/// Watches whether the node is to drain, while the daemon runs.
-pub(super) fn watch(nodes: &Arc<Nodes>, core: &Arc<Core>) {
-    let core = Arc::downgrade(core);
-    let watched = nodes.clone();
-    nodes.start_worker("node-drain", move || look(&watched, &core));
+/// Progress of the shutdown of this node, or of its return.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Whether the targets that only this node reaches are being emptied.
+    empties: bool,
+    /// Start of the wait for running moves.
+    since: Option<Instant>,
+    /// Time of the last check for users.
+    looked: Option<Instant>,
+    /// Number of the node, and the work that keeps it, as published.
+    said: Option<(Node, Vec<String>)>,
 }
 
-fn look(nodes: &Nodes, core: &Weak<Core>) {
-    let (mut since, mut said, mut look_at, mut empties) = (None, None, Instant::now(), false);
-    while nodes.goes_on_after(LOOK_EVERY) {
-        let Some(core) = core.upgrade() else { return };
-        if empties != nodes.drains() {
-            empties = nodes.drains();
-            empty_own(&core, empties);
+/// Checks whether the node is to drain, and whether it may be shut down.
+pub(super) fn run(core: &Core) {
+    let Some(nodes) = &core.nodes else { return };
+    let mut progress = core.shutting_down.lock();
+    if progress.empties != nodes.drains() {
+        progress.empties = nodes.drains();
+        empty_own(core, progress.empties);
+    }
+    if !nodes.says_draining() {
+        let since = *progress.since.get_or_insert_with(Instant::now);
+        if moves(core) == 0 || since.elapsed() > MOVES_WAIT {
+            nodes.say_draining();
         }
-        if !nodes.says_draining() {
-            let since = *since.get_or_insert_with(Instant::now);
-            if moves(&core) == 0 || since.elapsed() > MOVES_WAIT {
-                nodes.say_draining();
-            }
-            said = None;
-            continue;
-        }
-        since = None;
-        if !nodes.drains() || Instant::now() < look_at {
-            continue;
-        }
-        look_at = Instant::now() + KEPT_EVERY;
-        let now = Some((nodes.number(), kept_by(&core)));
-        if said != now
-            && let Some((_, kept_by)) = &now
-        {
-            match nodes.say_kept_by(kept_by.clone()) {
-                Ok(()) if kept_by.is_empty() => {
+        progress.said = None;
+        return;
+    }
+    progress.since = None;
+    if !nodes.drains() || progress.looked.is_some_and(|at| at.elapsed() < KEPT_EVERY) {
+        return;
+    }
+    progress.looked = Some(Instant::now());
+    let now = Some((nodes.me_now(), kept_by(core)));
+    if progress.said != now
+        && let Some((_, kept_by)) = &now
+    {
+        match nodes.say_kept_by(kept_by.clone()) {
+            Ok(()) => {
+                if kept_by.is_empty() {
                     tracing::info!("this node is drained: it may be shut down");
-                    said = now;
                 }
-                Ok(()) => said = now,
-                Err(error) => tracing::debug!("the progress of this node could not be published: {error}"),
+                progress.said = now;
             }
+            Err(error) => tracing::debug!("the progress of this node could not be published: {error}"),
         }
     }
 }

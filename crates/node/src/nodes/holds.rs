@@ -11,10 +11,6 @@ use policy::holders::node::Config;
 use policy::holders::table::{Answer, Caller, Mode, PARTS, Request, Run};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
-
-/// Interval at which the sizes of files that this node extends reach their stubs.
-const SIZES_EVERY: Duration = Duration::from_millis(500);
 
 /// The holds of a node, and the runs of the store that it has seen.
 #[derive(Default)]
@@ -49,7 +45,6 @@ impl Nodes {
         drop(pool.holds.set(holds));
         // The largest size of the shared file system is recorded, for comparison.
         self.shows_all_names()?;
-        self.every(SIZES_EVERY, "node-sizes", |nodes| nodes.holds().iter().for_each(|holds| holds.settle_sizes()));
         Ok(())
     }
 
@@ -57,9 +52,14 @@ impl Nodes {
         self.holding.holds.get()?.upgrade()
     }
 
+    /// Sends the sizes of files that this node extends to their stubs.
+    pub fn settle_sizes(&self) {
+        self.holds().iter().for_each(|holds| holds.settle_sizes());
+    }
+
     /// Handles a request of another node for a hold.
     pub(super) fn recalled(&self, node: Node, key: u64, number: u64, writes: bool) {
-        if let Some(holds) = self.holds().filter(|_| node == self.number()) {
+        if let Some(holds) = self.holds().filter(|_| node == self.me_now()) {
             holds.recalled(key, number, if writes { Mode::Write } else { Mode::Open });
         }
     }

@@ -159,7 +159,6 @@ impl Keeper {
         let until = Instant::now() + LEAVE_WAIT;
         let mut membership = nodes.membership.lock();
         nodes.ends.store(true, Ordering::Release);
-        nodes.end.notify_all();
         while membership.members().contains(&membership.node()) {
             if nodes.changed.wait_until(&mut membership, until).timed_out() {
                 tracing::warn!("the lease could not be given up: other nodes wait until it ends");

@@ -10,15 +10,10 @@ use parking_lot::Mutex;
 use policy::cluster::Node;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, openat};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// File in `NAMESPACE/nodes`.
 const FILE: &str = "locks";
-/// Interval at which the byte is locked again.
-const AGAIN: Duration = Duration::from_secs(5);
-
 /// Result of the checks for other hosts' locks.
 #[derive(Default)]
 pub(super) struct Reach {
@@ -32,13 +27,8 @@ fn byte(node: Node) -> Bytes {
 }
 
 impl Nodes {
-    /// Starts to show a lock of this node to others.
-    pub(super) fn show_lock(self: &Arc<Nodes>) {
-        self.say_with_lock();
-        self.every(AGAIN, "lock-shown", Nodes::say_with_lock);
-    }
-
-    fn say_with_lock(&self) {
+    /// Shows a lock of this node to others. Called again every few seconds.
+    pub fn show_lock(&self) {
         let mut file = self.reach.file.lock();
         if let Err(error) = self.lock_byte(&mut file) {
             tracing::debug!("other nodes see no lock of this node: {error}");

@@ -151,6 +151,12 @@ rows! {
     Names = row(Class::Upkeep).every(20).first(20);
     /// Write the changed rows of the table of places. A change waits for others that are written with it.
     Places = row(Class::Upkeep).first(1);
+    /// Send the sizes of files that this node extends to their stubs, where several nodes have the volume.
+    Sizes = Row { every: Some(Time::from_millis(500)), ..row(Class::Upkeep) };
+    /// Lock this node's byte of the shared file system again, since a server that restarts drops locks silently.
+    Locks = row(Class::Upkeep).every(5);
+    /// Check whether this node is to be shut down, and whether it may be.
+    Shutdown = row(Class::Upkeep).every(1);
     /// Remove the garbage on a target.
     Garbage(TargetId) = row(Class::Repair).of_leader();
     /// Resync the stale mirrors of a file. It waits after the last error, since the writer is probably not done.
