@@ -38,6 +38,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::Time;
 use policy::cluster::lease::Membership;
 use policy::cluster::{Node, Standing};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -69,7 +70,8 @@ pub struct Nodes {
     gives_up: AtomicU32,
     /// Number that was given up last.
     gave_up: AtomicU32,
-    wish: draining::DrainRequest,
+    /// Whether this node was ordered to drain.
+    is_to_drain: AtomicBool,
     membership: Mutex<Membership>,
     changed: Condvar,
     leases: Leases,
@@ -122,7 +124,7 @@ impl Nodes {
             lost: AtomicBool::new(false),
             gives_up: AtomicU32::new(0),
             gave_up: AtomicU32::new(0),
-            wish: draining::DrainRequest::default(),
+            is_to_drain: AtomicBool::new(false),
             membership: Mutex::new(membership),
             changed: Condvar::new(),
             leases,
@@ -210,6 +212,14 @@ impl Nodes {
         }
         drop(membership);
         self.known().members().len() <= 1
+    }
+
+    /// The other live nodes.
+    fn others(&self) -> BTreeSet<Node> {
+        let membership = self.known();
+        let mut members = membership.members();
+        members.remove(&membership.node());
+        members
     }
 
     /// Number of live nodes.
@@ -300,12 +310,8 @@ impl Cluster for Nodes {
     }
 
     fn may_be_used_by_another(&self, epoch: u32) -> bool {
-        let (members, me) = {
-            let membership = self.known();
-            (membership.members(), membership.node())
-        };
-        let epochs = |node: &Node| self.leases.info(*node).map(|info| info.epoch);
-        let others: Vec<Option<u32>> = members.iter().filter(|node| **node != me).map(epochs).collect();
+        let epoch_of = |node: Node| self.leases.info(node).map(|info| info.epoch);
+        let others: Vec<Option<u32>> = self.others().into_iter().map(epoch_of).collect();
         let own = self.epoch();
         let last = others.iter().flatten().copied().max().unwrap_or(0).max(own);
         // A node that just joined may not have been seen, and one with an unreadable text may have any epoch.

@@ -9,7 +9,6 @@ use crate::Result;
 use meta::messages::Message;
 use meta::records;
 use object::error::Error;
-use parking_lot::Mutex;
 use policy::cluster::Node;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,10 +20,6 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 /// Timeout for a node to begin: its running moves end first.
 const ASK_WAIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-/// Whether this node was ordered to drain.
-#[derive(Default)]
-pub(super) struct DrainRequest(Mutex<bool>);
 
 /// Record of a draining node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -49,13 +44,13 @@ fn key(own: &str) -> String {
 impl Nodes {
     /// Whether this node drains.
     pub fn drains(&self) -> bool {
-        *self.wish.0.lock()
+        self.is_to_drain.load(Ordering::Acquire)
     }
 
     /// Starts or stops to drain. A draining node begins no new work from now on. The lease file follows by
     /// [`Nodes::say_draining`].
     pub fn set_drains(&self, drains: bool) {
-        *self.wish.0.lock() = drains;
+        self.is_to_drain.store(drains, Ordering::Release);
     }
 
     /// Whether the lease file agrees with the order.

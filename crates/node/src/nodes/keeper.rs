@@ -4,7 +4,7 @@
 use super::leases::{Info, Leases};
 use super::{Nodes, now};
 use policy::cluster::Node;
-use policy::cluster::lease::{Action, Config, Event, Membership};
+use policy::cluster::lease::{Action, Event, Membership};
 use policy::machine::Machine;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,11 +13,6 @@ use std::time::{Duration, Instant};
 
 /// Timeout for giving up the lease at the end.
 const LEAVE_WAIT: Duration = Duration::from_secs(3);
-
-/// Durations of a lease.
-pub fn config() -> Config {
-    Config::default()
-}
 
 pub(super) struct Keeper {
     nodes: Arc<Nodes>,

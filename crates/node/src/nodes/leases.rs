@@ -67,7 +67,7 @@ impl Info {
             mount_point: mount_point.display().to_string(),
             since_ms: since.as_millis() as u64,
             epoch,
-            lease_ms: super::keeper::config().lease.0 / 1_000_000,
+            lease_ms: Config::default().lease.0 / 1_000_000,
             drains: false,
             own,
         }
@@ -106,7 +106,7 @@ impl Leases {
         loop {
             let listing = self.list()?;
             self.end_earlier(&listing, info)?;
-            let config = super::keeper::config().beside(listing.leases.len());
+            let config = Config::default().beside(listing.leases.len());
             let info = Info { lease_ms: config.lease.0 / 1_000_000, ..info.clone() };
             let text = serde_json::to_vec(&info).map_err(|error| Error::State(error.to_string()))?;
             let new = format!("new.{}", unique()?);

@@ -53,12 +53,8 @@ impl Nodes {
         if self.reach.seen.load(Ordering::Acquire) {
             return true;
         }
-        let (members, me) = {
-            let membership = self.known();
-            (membership.members(), membership.node())
-        };
         let is_elsewhere = |node: &Node| self.leases.info(*node).is_none_or(|info| info.host != self.info.host);
-        let others: Vec<Node> = members.into_iter().filter(|node| *node != me).filter(is_elsewhere).collect();
+        let others: Vec<Node> = self.others().into_iter().filter(is_elsewhere).collect();
         if others.is_empty() {
             return true;
         }

@@ -2,12 +2,12 @@
 //! node.
 
 use super::leases::Leases;
-use super::{keeper, now};
+use super::now;
 use crate::{Error, Result};
 use engine::volume::had_nodes;
 use policy::Time;
 use policy::cluster::Node;
-use policy::cluster::lease::Seen;
+use policy::cluster::lease::{Config, Seen};
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Still {
         let known = |node: Node| first.over.contains(&node) || first.leases.iter().any(|seen| seen.node == node);
         let unborn: Vec<Node> =
             (1..=first.last.map_or(0, |last| last.0)).map(Node).filter(|node| !known(*node)).collect();
-        let config = keeper::config();
+        let config = Config::default();
         // A number without a lease may have got one of the usual duration by now.
         let usual = (!unborn.is_empty()).then_some(config.lease);
         let longest = first.leases.iter().map(|seen| config.patience(seen.lease)).chain(usual).max();
