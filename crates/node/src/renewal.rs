@@ -22,7 +22,7 @@ use engine::volume::{AtRest, Config, FileServers, Problems, Step, check_as};
 use meta::state::TargetRecord;
 use meta::state::dump::Row;
 use names::Names;
-use plan::{Found, Refusal};
+use plan::Found;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Contents of the lost store that cannot be rebuilt, with advice for the operator.
@@ -107,10 +107,7 @@ fn rebuild(
     let epoch = rest.epoch(config)?.max(names.epoch).max(still.epoch());
     let seen = config.targets.iter().map(|target| target.name.clone()).zip(targets).collect();
     let found = Found { targets: seen, on: names.on, epoch, all_read: names.unread_count == 0 };
-    let plan = plan::plan(&found, wish).map_err(|all| {
-        let one = |Refusal { cause, mend }| Problems::refused(cause, mend).0;
-        Problems(all.into_iter().flat_map(one).collect())
-    })?;
+    let plan = plan::plan(&found, wish)?;
     // Report now any problem that would fail the next start.
     check_as(config, &plan.targets).map_err(Problems::unchanged)?;
     let mut rebuilt = Rebuilt {

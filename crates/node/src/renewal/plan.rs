@@ -2,6 +2,7 @@
 
 use super::devices::TargetState;
 use super::names::On;
+use engine::volume::Problems;
 use meta::state::TargetRecord;
 use object::target::State;
 use policy::TargetId;
@@ -46,23 +47,10 @@ pub struct Plan {
     pub epoch: u32,
 }
 
-/// Reason why there is no plan: cause and advice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Cause of the refusal.
-    pub cause: String,
-    /// Advice for the operator.
-    pub mend: String,
-}
-
-fn refusal(cause: impl Into<String>, mend: impl Into<String>) -> Refusal {
-    Refusal { cause: cause.into(), mend: mend.into() }
-}
-
 struct Planning<'a> {
     found: &'a Found,
     wish: &'a Wish,
-    refusals: Vec<Refusal>,
+    refusals: Problems,
     numbers: BTreeMap<TargetId, TargetRecord>,
 }
 
@@ -70,32 +58,15 @@ struct Planning<'a> {
 ///
 /// # Errors
 /// All reasons for the refusal.
-pub fn plan(found: &Found, wish: &Wish) -> Result<Plan, Vec<Refusal>> {
-    let mut planning = Planning { found, wish, refusals: Vec::new(), numbers: BTreeMap::new() };
+pub fn plan(found: &Found, wish: &Wish) -> Result<Plan, Problems> {
+    let mut planning = Planning { found, wish, refusals: Problems(Vec::new()), numbers: BTreeMap::new() };
     planning.check_wish();
     planning.seen();
     planning.told();
     planning.unknown();
+    let epoch = planning.epoch();
     let Planning { refusals, numbers, .. } = planning;
-    let largest = |so_far: u32, (name, seen): &(String, TargetState)| match seen {
-        TargetState::Here { epoch, .. } if *epoch > EPOCH_MAX => Err(name.clone()),
-        TargetState::Here { epoch, .. } => Ok(so_far.max(*epoch)),
-        _ => Ok(so_far),
-    };
-    let epoch = found.targets.iter().try_fold(found.epoch, largest);
-    let mut refusals = refusals;
-    let epoch = match epoch {
-        Ok(epoch) if epoch <= EPOCH_MAX => epoch,
-        told => {
-            let place = told.err().map_or("the namespace".to_owned(), |name| format!("target \"{name}\""));
-            refusals.push(refusal(
-                format!("{place} has a number that is not valid"),
-                "Find the file there that does not belong to this volume",
-            ));
-            0
-        }
-    };
-    if !refusals.is_empty() {
+    if !refusals.0.is_empty() {
         return Err(refusals);
     }
     let all_seen = found.all_read && found.targets.iter().all(|(_, seen)| matches!(seen, TargetState::Here { .. }));
@@ -116,42 +87,57 @@ impl Planning<'_> {
         self.wish.numbers.iter().find(|(named, _)| named == name).map(|(_, id)| *id)
     }
 
-    fn refuse(&mut self, cause: impl Into<String>, mend: impl Into<String>) {
-        self.refusals.push(refusal(cause, mend));
+    fn refuse(&mut self, cause: impl ToString, mend: impl Into<String>) {
+        self.refusals.0.extend(Problems::refused(cause, mend).0);
+    }
+
+    /// The largest epoch.
+    fn epoch(&mut self) -> u32 {
+        let of_target = |(name, seen): &(String, TargetState)| match seen {
+            TargetState::Here { epoch, .. } => Some((*epoch, format!("target \"{name}\""))),
+            _ => None,
+        };
+        let of_targets = self.found.targets.iter().filter_map(of_target);
+        let mut largest = 0;
+        for (epoch, place) in of_targets.chain([(self.found.epoch, "the namespace".to_owned())]) {
+            if epoch > EPOCH_MAX {
+                let mend = "Find the file there that does not belong to this volume";
+                self.refuse(format!("{place} has a number that is not valid"), mend);
+            }
+            largest = largest.max(epoch);
+        }
+        largest
     }
 
     fn check_wish(&mut self) {
-        let seen = |name: &str| self.found.targets.iter().find(|(known, _)| known == name).map(|(_, seen)| seen);
-        let mut wrong = Vec::new();
-        for lost in &self.wish.lost {
+        let (found, wish) = (self.found, self.wish);
+        let seen = |name: &str| found.targets.iter().find(|(known, _)| known == name).map(|(_, seen)| seen);
+        for lost in &wish.lost {
             match (seen(lost), lost.parse().map(TargetId)) {
-                (Some(TargetState::Here { .. }), _) => wrong.push(refusal(
+                (Some(TargetState::Here { .. }), _) => self.refuse(
                     format!("target \"{lost}\" is there, and is not lost"),
                     "Leave `--lost` away; `entrepot target fail` fails it when the volume is up",
-                )),
-                (None, Ok(id)) if self.found.on.contains_key(&id) => {}
-                (None, _) => wrong.push(refusal(
+                ),
+                (None, Ok(id)) if found.on.contains_key(&id) => {}
+                (None, _) => self.refuse(
                     format!("\"{lost}\" is no target of volume.toml, and no number that files name"),
                     "Correct `--lost`",
-                )),
+                ),
                 _ => {}
             }
         }
-        for (name, id) in &self.wish.numbers {
+        for (name, id) in &wish.numbers {
             match seen(name) {
-                Some(TargetState::Here { id: found, .. } | TargetState::Away { id: Some(found), .. })
-                    if found != id =>
+                Some(TargetState::Here { id: there, .. } | TargetState::Away { id: Some(there), .. })
+                    if there != id =>
                 {
-                    let cause = format!("target \"{name}\" has number {found} on it, not {id}");
-                    wrong.push(refusal(cause, "Leave `--number` away"));
+                    let cause = format!("target \"{name}\" has number {there} on it, not {id}");
+                    self.refuse(cause, "Leave `--number` away");
                 }
-                None => {
-                    wrong.push(refusal(format!("\"{name}\" is no target of volume.toml"), "Correct `--number`"));
-                }
+                None => self.refuse(format!("\"{name}\" is no target of volume.toml"), "Correct `--number`"),
                 _ => {}
             }
         }
-        self.refusals.extend(wrong);
     }
 
     fn put(&mut self, name: &str, id: TargetId, state: State) {
@@ -244,7 +230,7 @@ impl Planning<'_> {
             self.put(&name, id, State::Failed);
         }
         // After an earlier refusal the numbers that are left cannot be attributed yet.
-        if self.refusals.is_empty() {
+        if self.refusals.0.is_empty() {
             for id in self.left() {
                 let cause =
                     format!("no target of volume.toml is number {id}, which files name{}", self.consequence(Some(id)));

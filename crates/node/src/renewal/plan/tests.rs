@@ -29,7 +29,7 @@ fn records(plan: &Plan) -> Vec<(u16, &str, State)> {
 
 fn refusals(found: &Found, wish: &Wish) -> String {
     let all = plan(found, wish).expect_err("refused");
-    all.iter().map(|one| format!("{}. {}\n", one.cause, one.mend)).collect()
+    all.0.iter().map(|one| format!("{}. {}\n", one.cause, one.mend)).collect()
 }
 
 #[test]
