@@ -8,10 +8,10 @@ mod record;
 use super::led::Led;
 use super::walk::walk;
 use super::{Core, now_ns};
-use crate::Result;
 use crate::calls::Answer;
 use crate::control::answers::{self, BalanceOutcome as Outcome};
 use crate::control::{Caller, Problem, Responder};
+use crate::{Error, Result};
 use engine::events::{Event as Happened, Kind, because};
 use engine::file::File;
 use object::target::State as TargetState;
@@ -54,15 +54,24 @@ struct Now {
 #[derive(Default)]
 pub(super) struct Balancing(Mutex<Now>);
 
-/// Reason for the end of a run.
+/// Reason for the end of a run before its time.
 enum Break {
+    /// It was stopped.
     Stopped,
+    /// Another node leads.
     Led,
+    Failed(Error),
+}
+
+impl From<Error> for Break {
+    fn from(error: Error) -> Break {
+        Break::Failed(error)
+    }
 }
 
 impl Balancing {
     /// Whether the run continues; waits during a pause.
-    fn goes_on(&self, core: &Core, machine: &Balance) -> std::result::Result<(), Break> {
+    fn goes_on(&self, core: &Core, machine: &Balance) -> Result<(), Break> {
         loop {
             let mut now = self.0.lock();
             now.record.set(machine.stats());
@@ -177,12 +186,12 @@ pub(super) fn run_requested(core: &Core) {
     let mut now = balancing.0.lock();
     now.record.set(stats);
     match done {
-        Ok(Ok(end)) => now.record.end(Outcome::Done, words(end, spread_permille)),
-        Ok(Err(Break::Stopped)) => {
+        Ok(end) => now.record.end(Outcome::Done, words(end, spread_permille)),
+        Err(Break::Stopped) => {
             now.record.end(Outcome::Stopped, "it was stopped; moved files stay where they are now".into())
         }
-        Ok(Err(Break::Led)) => now.record.cut_off(),
-        Err(error) => now.record.end(Outcome::Failed, format!("it failed: {error}")),
+        Err(Break::Led) => now.record.cut_off(),
+        Err(Break::Failed(error)) => now.record.end(Outcome::Failed, format!("it failed: {error}")),
     }
     (now.is_running, now.is_paused) = (false, false);
     let ended = now.record.ended.clone().unwrap_or_default();
@@ -205,33 +214,25 @@ fn words(end: End, spread_permille: u64) -> String {
     }
 }
 
-type Went<T> = std::result::Result<T, Break>;
-
-fn passes(core: &Core, machine: &mut Balance) -> Result<Went<End>> {
+fn passes(core: &Core, machine: &mut Balance) -> Result<End, Break> {
     while let Some(action) = machine.poll() {
         match action {
-            Action::End(end) => return Ok(Ok(end)),
-            Action::Walk => {
-                if let Err(why) = pass(core, machine)? {
-                    return Ok(Err(why));
-                }
-            }
+            Action::End(end) => return Ok(end),
+            Action::Walk => pass(core, machine)?,
             // The machine sends this action only for the file that it was just given.
             Action::Move { .. } => machine.handle(Time::ZERO, Event::Left),
         }
     }
-    Ok(Err(Break::Stopped))
+    Err(Break::Stopped)
 }
 
 /// Walks all files once.
-fn pass(core: &Core, machine: &mut Balance) -> Result<Went<()>> {
+fn pass(core: &Core, machine: &mut Balance) -> Result<(), Break> {
     core.volume.targets().measure_now();
     machine.handle(Time::ZERO, Event::Begin(rooms(core)));
     let mut saved = Instant::now();
     for file in walk(&core.volume, &core.files)? {
-        if let Err(why) = core.balancing.goes_on(core, machine) {
-            return Ok(Err(why));
-        }
+        core.balancing.goes_on(core, machine)?;
         if saved.elapsed() >= REMEMBER_EVERY {
             saved = Instant::now();
             core.balancing.remember(core);
@@ -247,7 +248,7 @@ fn pass(core: &Core, machine: &mut Balance) -> Result<Went<()>> {
         }
     }
     machine.handle(Time::ZERO, Event::Walked);
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Targets that take new objects, with their usage.
