@@ -47,10 +47,7 @@ struct Shown<'a> {
 }
 
 /// Creates a column that CSV and JSON call `name`. A column with an empty name appears only in text.
-pub fn column<'a, R, C: Into<Cell>>(
-    name: impl Into<Cow<'a, str>>,
-    value: impl Fn(&R) -> C + 'a,
-) -> Column<'a, R> {
+pub fn column<'a, R, C: Into<Cell>>(name: impl Into<Cow<'a, str>>, value: impl Fn(&R) -> C + 'a) -> Column<'a, R> {
     Column { name: name.into(), digits: None, shown: None, value: Box::new(move |row| value(row).into()) }
 }
 

@@ -70,13 +70,15 @@ pub fn find(volume: Option<&Path>, path: Option<&Path>) -> Result<Found> {
         [only] => Ok(only.clone()),
         [] => Err(Problem::new(exit::NO_DAEMON, "no Entrepot volume is mounted on this machine")
             .try_this("start one with `entrepot up VOLUME.TOML --at MOUNTPOINT`, or name one with `--volume`")),
-        many => {
-            let list: Vec<_> =
-                many.iter().filter_map(|f| f.mount_point.as_ref()).map(|p| p.display().to_string()).collect();
-            Err(Problem::wrong(format!("several volumes are mounted: {}", list.join(", ")))
-                .try_this(format!("name one with `--volume VOLUME.TOML` or {ENVIRONMENT}, or `cd` into its mount")))
-        }
+        many => Err(Problem::wrong(format!("several volumes are mounted: {}", shown(many)))
+            .try_this(format!("name one with `--volume VOLUME.TOML` or {ENVIRONMENT}, or `cd` into its mount"))),
     }
+}
+
+/// The mount points, for people.
+fn shown(mounts: &[Found]) -> String {
+    let points = mounts.iter().filter_map(|found| found.mount_point.as_ref());
+    points.map(|point| point.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Finds a volume by its file or by its mount point.
@@ -89,9 +91,7 @@ fn find_named(file: &Path, mounts: Vec<Found>) -> Result<Found> {
             std::io::ErrorKind::IsADirectory => format!("no volume is mounted at {}", file.display()),
             _ => format!("{} cannot be read: {e}", file.display()),
         };
-        let known: Vec<_> =
-            mounts.iter().filter_map(|m| m.mount_point.as_ref()).map(|p| p.display().to_string()).collect();
-        let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+        let known = if mounts.is_empty() { "none".into() } else { shown(&mounts) };
         Problem::new(exit::of_io(&e), cause)
             .try_this(format!("name a volume's file or its mount point (mounted here: {known})"))
     };

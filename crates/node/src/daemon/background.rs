@@ -5,10 +5,9 @@ use super::Core;
 use super::maintenance::Maintenance;
 use super::memory::Trimmer;
 use super::rebuild::{self, Away, Rebuilt};
-use super::requests::layout::file_named;
 use super::walk::walk;
+use crate::Error;
 use crate::adapt::Replicas;
-use crate::{Error, Result};
 use engine::events::{self, Events, Kind};
 use engine::file::{Event, File, Observer};
 use engine::mover::{DrainProgress, said};
@@ -223,12 +222,12 @@ impl Background {
 
     /// Resyncs the stale mirrors of a file.
     pub(super) fn resync(&self, core: &Core, id: FileId) -> Outcome {
-        match resync(core, id) {
-            Ok(true) => return Outcome::Done,
-            Ok(false) => {} // closed: a walk of the tree finds it
-            Err(Error::Busy(_)) => return Outcome::Again,
-            Err(error) => {
-                let (file, why) = (file_named(core, id), said(core.volume.targets(), &error));
+        match core.files.noted(id).map(|file| core.mover.resync(&file)) {
+            Some(Ok(_)) => return Outcome::Done,
+            None => {} // closed: a walk of the tree finds it
+            Some(Err(Error::Busy(_))) => return Outcome::Again,
+            Some(Err(error)) => {
+                let (file, why) = (core.pool.name_of(id), said(core.volume.targets(), &error));
                 self.news(Kind::Recovery, format!("{file} has a stale mirror that cannot be resynced now: {why}"));
             }
         }
@@ -276,13 +275,5 @@ impl Background {
             tracing::warn!("the completed listing of all files cannot be saved: {error}");
         }
         Outcome::Done
-    }
-}
-
-/// Returns whether the file was found.
-fn resync(core: &Core, id: FileId) -> Result<bool> {
-    match core.files.noted(id) {
-        Some(file) => core.mover.resync(&file).map(|_| true),
-        None => Ok(false),
     }
 }

@@ -98,14 +98,10 @@ impl Core {
         if let Some(files) = status.away.as_ref().map(|away| away.files) {
             problems.push(format!("{files} files cannot be read now: `entrepot find --state away` lists them"));
         }
-        for target in self.volume.targets().all() {
-            match target.state() {
-                State::Failed if target.is_given_up() => problems.push(format!("target {} is failed", target.name())),
-                State::Suspect => problems.push(format!("target {} does not answer", target.name())),
-                State::ReadOnly => problems.push(format!("target {} can only be read", target.name())),
-                State::Failed | State::Ok | State::Draining => {}
-            }
-        }
+        problems.extend(self.targets_in_trouble());
+        let targets = self.volume.targets().all();
+        let read_only = targets.iter().filter(|target| target.state() == State::ReadOnly);
+        problems.extend(read_only.map(|target| format!("target {} can only be read", target.name())));
         problems
     }
 
@@ -126,7 +122,7 @@ impl Core {
                 (done_bytes > 0).then(|| (entry.lasted.as_secs_f64() * left as f64 / done_bytes as f64) as u64);
             let path = || {
                 let id = u64::from_str_radix(&entry.file, 16).map(policy::FileId);
-                id.map_or_else(|_| entry.file.clone(), |id| layout::file_named(self, id))
+                id.map_or_else(|_| entry.file.clone(), |id| self.pool.name_of(id))
             };
             let (path, why) = (with_names.then(path), with_names.then(|| entry.why.clone()));
             Move { number: entry.id, what: entry.verb, by: entry.by, done_bytes, total_bytes, left_s, path, why }

@@ -5,7 +5,7 @@ use engine::file::Cluster;
 use engine::mover::Phase;
 use engine::stats::{Gauge, Level};
 use object::host;
-use object::target::{Space, State};
+use object::target::{Space, State, Target};
 use policy::quota::Resource;
 use std::sync::Arc;
 
@@ -49,17 +49,18 @@ impl Core {
                 .failing
                 .push("this node has no lease: the namespace does not answer, or the node stood still".into());
         }
-        for target in self.volume.targets().all() {
-            match target.state() {
-                State::Failed if target.is_given_up() => {
-                    health.degraded.push(format!("target {} is failed", target.name()));
-                }
-                State::Suspect => health.degraded.push(format!("target {} does not answer", target.name())),
-                // A target that this node should not reach is failed only for this node.
-                State::Failed | State::Ok | State::Draining | State::ReadOnly => {}
-            }
-        }
+        health.degraded = self.targets_in_trouble();
         health
+    }
+
+    /// Targets that are failed or do not answer. One that this node should not reach is failed only for this node.
+    pub(super) fn targets_in_trouble(&self) -> Vec<String> {
+        let trouble = |target: &Arc<Target>| match target.state() {
+            State::Failed if target.is_given_up() => Some(format!("target {} is failed", target.name())),
+            State::Suspect => Some(format!("target {} does not answer", target.name())),
+            State::Failed | State::Ok | State::Draining | State::ReadOnly => None,
+        };
+        self.volume.targets().all().iter().filter_map(trouble).collect()
     }
 
     fn gauges_of_tiers(&self) -> [Gauge; 2] {

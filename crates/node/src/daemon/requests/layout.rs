@@ -8,7 +8,7 @@ use crate::daemon::resolve::Purpose;
 use engine::file::File;
 use meta::namespace::request::{check_mirrors, parse_request};
 use policy::layout::{Layout, Merged, MirrorState, OPEN_END, ObjectState, Placement, Position, Reason};
-use policy::{FileId, TargetId, Time};
+use policy::{TargetId, Time};
 use std::sync::Arc;
 
 /// Interval of checks of a caller that waits for a move.
@@ -155,11 +155,6 @@ pub fn replace(core: &Core, file: &Arc<File>, from: &str, to: Option<&str>) -> R
 /// Name of a target, or its number when the target is forgotten.
 pub fn name_of(core: &Core, id: TargetId) -> String {
     core.volume.targets().get(id).map_or_else(|| format!("forgotten target {}", id.0), |t| t.name().to_string())
-}
-
-/// Path of a file, or its number where the path is unknown.
-pub fn file_named(core: &Core, id: FileId) -> String {
-    core.pool.name_of(id)
 }
 
 pub fn describe(core: &Core, path: &str, file: &File) -> answers::Layout {
