@@ -6,7 +6,7 @@ use crate::shown::{self, Output, bytes, count, moment_ms};
 use clap::Args;
 use engine::cache::CacheCounts;
 use node::control::Request;
-use node::control::answers::{HotSegment, Leftovers, Mover, Note, QuotaCounts, Repair};
+use node::control::answers::{HotSegment, Leftovers, MoverCounts, Note, QuotaCounts, Repair};
 use node::control::answers::{Status as Answer, Stripes, Target, Tiering, TieringCounts, read};
 use std::fmt::Write;
 use std::time::Duration;
@@ -99,9 +99,10 @@ fn connections(text: &mut String, target: &Target) {
 /// Formats the status as text.
 fn render(s: &Answer) -> String {
     let mut text = String::new();
-    let (at, up) = (s.mount_point.display(), shown::span_s(s.uptime_s));
-    let _ = writeln!(text, "volume   {} at {at}, up {up}", s.name);
-    let _ = writeln!(text, "space    {} free of {}", bytes(s.free_bytes), bytes(s.total_bytes));
+    let facts = &s.facts;
+    let (at, up) = (s.mount_point.display(), shown::span_s(facts.uptime_s));
+    let _ = writeln!(text, "volume   {} at {at}, up {up}", facts.name);
+    let _ = writeln!(text, "space    {} free of {}", bytes(facts.free_bytes), bytes(facts.total_bytes));
     text.push('\n');
     text.push_str(&super::target::table(&s.targets));
     text.push('\n');
@@ -110,14 +111,14 @@ fn render(s: &Answer) -> String {
         text.push_str(&super::node::table(nodes));
         text.push('\n');
     }
-    let Mover { changes_done, changes_failed, running, moves, .. } = &s.mover;
-    let copied = bytes(s.mover.bytes_copied);
+    let MoverCounts { changes_done, changes_failed, running, bytes_copied } = &s.mover.counts;
+    let copied = bytes(*bytes_copied);
     text += &format!(
         "mover    {changes_done} changes done, {changes_failed} failed, {copied} copied, {running} under way\n"
     );
-    text.extend(moves.iter().map(|one| format!("         {one}\n")));
-    let Repair { stripes_lost, stripes_recovered, reader_delay_total_ms, failures, .. } = &s.repair;
-    let fetched = bytes(s.repair.bytes_fetched);
+    text.extend(s.mover.moves.iter().map(|one| format!("         {one}\n")));
+    let Repair { stripes_lost, stripes_recovered, reader_delay_total_ms, failures, .. } = &facts.repair;
+    let fetched = bytes(facts.repair.bytes_fetched);
     text += &format!(
         "repair   {stripes_lost} stripes lost, {stripes_recovered} recovered, {fetched} fetched, \
          readers waited {reader_delay_total_ms} ms in all, {failures} objects could not be recovered\n"
@@ -126,7 +127,7 @@ fn render(s: &Answer) -> String {
         let (files, size) = (count(away.files, "file"), bytes(away.bytes));
         let _ = writeln!(text, "away     {files} cannot be read now ({size}): `entrepot find --state away`");
     }
-    if let Some(c) = &s.cache {
+    if let Some(c) = &facts.cache {
         let CacheCounts { inventory, blocks, asked, prefetched, prefetch_used, prefetch_late, prefetch_wasted, .. } = c;
         let [hit, coverage, accuracy] = [c.hit_ratio, c.coverage, c.accuracy].map(|share| share * 100.0);
         text += &format!(
@@ -135,7 +136,7 @@ fn render(s: &Answer) -> String {
              coverage {coverage:.1} %, accuracy {accuracy:.1} %\n"
         );
     }
-    if let Some(QuotaCounts { limits, over, expired, full }) = &s.quotas {
+    if let Some(QuotaCounts { limits, over, expired, full }) = &facts.quotas {
         let quotas = count(*limits as u64, "quota");
         text += &format!(
             "quotas   {quotas}, {over} over a soft limit, {expired} of these refused because the grace is over, \
@@ -145,11 +146,11 @@ fn render(s: &Answer) -> String {
     if let Some(burst) = s.burst.iter().flatten().next() {
         text += &super::checkpoint::burst_line(burst);
     }
-    text.extend(s.stripes.as_ref().map(stripes));
-    text.extend(s.tiering.as_ref().map(tiering));
+    text.extend(facts.stripes.as_ref().map(stripes));
+    text.extend(facts.tiering.as_ref().map(tiering));
     let _ = match &s.state_away {
         Some(why) => writeln!(text, "state    AWAY: {why}"),
-        None => writeln!(text, "garbage  {} objects wait to be removed", s.garbage_objects.unwrap_or(0)),
+        None => writeln!(text, "garbage  {} objects wait to be removed", facts.garbage_objects.unwrap_or(0)),
     };
     text.extend(s.left.as_ref().map(left));
     if !s.events.is_empty() {

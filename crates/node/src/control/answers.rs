@@ -23,7 +23,8 @@ pub use quotas::{Quota, Quotas, Usage, UsageState};
 pub use reports::{Balance, BalanceOutcome, BalanceRun, Check, Dump, Pass, Scrub, Source};
 pub use space::{Space, SpaceRow, Sum};
 pub use status::{
-    FilesAway, HotSegment, Leftovers, Mover, Note, QuotaCounts, Repair, Stats, Status, Stripes, Tiering, TieringCounts,
+    Facts, FilesAway, HotSegment, Leftovers, Mover, MoverCounts, Note, QuotaCounts, Repair, Stats, Status, Stripes,
+    Tiering, TieringCounts,
 };
 pub use targets::{Target, Targets, Tier};
 pub use trace::{RecordEnd, TraceLines, TraceRecord};

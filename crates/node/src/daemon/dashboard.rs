@@ -17,7 +17,7 @@ use engine::events::Event;
 use engine::file::Cluster;
 use engine::mover::Phase;
 use engine::stats::Op;
-use glance::{Drain, Move, MoverCounts, ShownBurst, ShownVersion};
+use glance::{Drain, Move, ShownBurst, ShownVersion};
 use object::target::State;
 use std::cmp::Reverse;
 use std::path::Path;
@@ -46,23 +46,13 @@ impl Core {
                 |buffer: &Arc<_>| versions(crate::adapt::burst::Burst::rows_of_all(buffer, &Caller::daemon()));
             ShownBurst { burst, versions_shown: self.adapt.burst().filter(|_| with_names).map(versions) }
         });
+        let mut facts = status.facts;
         if !with_names {
-            status.stripes.iter_mut().for_each(|stripes| stripes.decisions.clear());
-            status.tiering.iter_mut().flat_map(|tiering| &mut tiering.counts).for_each(|counts| counts.hot.clear());
+            facts.stripes.iter_mut().for_each(|stripes| stripes.decisions.clear());
+            facts.tiering.iter_mut().flat_map(|tiering| &mut tiering.counts).for_each(|counts| counts.hot.clear());
         }
-        let mover = MoverCounts {
-            running: status.mover.running,
-            changes_done: status.mover.changes_done,
-            changes_failed: status.mover.changes_failed,
-            bytes_copied: status.mover.bytes_copied,
-        };
         Ok(Glance {
-            name: status.name,
-            id: status.id,
-            version: status.version,
-            uptime_s: status.uptime_s,
-            total_bytes: status.total_bytes,
-            free_bytes: status.free_bytes,
+            facts,
             with_names,
             host: object::host::name(),
             now_ms: super::now_ns() / 1_000_000,
@@ -70,18 +60,12 @@ impl Core {
             tiers: target::tiers(self),
             targets: status.targets.into_iter().map(Into::into).collect(),
             nodes: status.nodes.into_iter().flat_map(|nodes| nodes.nodes).map(Into::into).collect(),
-            mover,
+            mover: status.mover.counts,
             rates: self.rates(),
             moves: self.moves(with_names),
             drains: self.drains(),
             events: self.newest_events(with_names),
-            repair: status.repair,
-            cache: status.cache,
-            quotas: status.quotas,
             burst,
-            stripes: status.stripes,
-            tiering: status.tiering,
-            garbage_objects: status.garbage_objects,
             mount_point: with_names.then_some(status.mount_point),
         })
     }

@@ -195,7 +195,7 @@ fn users(mount_point: &Path) -> Option<Finding> {
 
 fn version(status: &Status) -> Finding {
     let own = env!("CARGO_PKG_VERSION");
-    let theirs = &status.version;
+    let theirs = &status.facts.version;
     let replaced = std::fs::read_link(format!("/proc/{}/exe", status.pid));
     let replaced = replaced.is_ok_and(|exe| exe.to_string_lossy().ends_with(" (deleted)"));
     let change = "`entrepot down`, then `entrepot up`, when no user works in the mount";

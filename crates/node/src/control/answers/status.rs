@@ -12,36 +12,20 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    pub name: String,
-    pub id: String,
+    #[serde(flatten)]
+    pub facts: Facts,
     pub mount_point: PathBuf,
     pub pid: u32,
-    pub version: String,
-    pub uptime_s: u64,
-    pub total_bytes: u64,
-    pub free_bytes: u64,
     pub targets: Vec<Target>,
-    /// Objects that wait for their removal; unknown while the state store is away.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub garbage_objects: Option<u64>,
     /// Reason why the state store does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_away: Option<String>,
     #[serde(flatten)]
     pub nodes: Option<Nodes>,
     pub mover: Mover,
-    pub repair: Repair,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<CacheCounts>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quotas: Option<QuotaCounts>,
     /// The burst buffer; null while the leader does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Option<Burst>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stripes: Option<Stripes>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tiering: Option<Tiering>,
     /// Files that cannot be read now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub away: Option<FilesAway>,
@@ -51,6 +35,30 @@ pub struct Status {
     /// The volume's file, for the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
+}
+
+/// Facts about a volume, of its status and its dashboard. Only decisions on stripes and hot segments name files.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    pub name: String,
+    pub id: String,
+    pub version: String,
+    pub uptime_s: u64,
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+    /// Objects that wait for their removal; unknown while the state store is away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub garbage_objects: Option<u64>,
+    pub repair: Repair,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheCounts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quotas: Option<QuotaCounts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stripes: Option<Stripes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tiering: Option<Tiering>,
 }
 
 /// All metrics, in the format of Prometheus and as numbers.
@@ -73,14 +81,22 @@ pub struct Note {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mover {
-    pub running: usize,
-    pub changes_done: u64,
-    pub changes_failed: u64,
-    pub bytes_copied: u64,
+    #[serde(flatten)]
+    pub counts: MoverCounts,
     /// Moves under way in words, for the operator.
     pub moves: Vec<String>,
     #[serde(skip_deserializing)]
     pub lately: Vec<ProgressEntry>,
+}
+
+/// Counts of the mover since the start.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MoverCounts {
+    pub running: usize,
+    pub changes_done: u64,
+    pub changes_failed: u64,
+    pub bytes_copied: u64,
 }
 
 /// Recovery of lost data.

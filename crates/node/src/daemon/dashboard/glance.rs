@@ -1,8 +1,7 @@
 //! Data of the dashboard, as it is sent. A field that reveals files, users or jobs is optional.
 
 use super::rates::Rate;
-use crate::control::answers::{Burst, Heat, Layout, Node, QuotaCounts, Repair, Stripes, Target, Tier, Tiering};
-use engine::cache::CacheCounts;
+use crate::control::answers::{Burst, Facts, Heat, Layout, MoverCounts, Node, Target, Tier};
 use engine::events::Event;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -10,12 +9,8 @@ use std::path::PathBuf;
 /// The volume at a glance.
 #[derive(Clone, Debug, Serialize)]
 pub struct Glance {
-    pub name: String,
-    pub id: String,
-    pub version: String,
-    pub uptime_s: u64,
-    pub total_bytes: u64,
-    pub free_bytes: u64,
+    #[serde(flatten)]
+    pub facts: Facts,
     pub with_names: bool,
     pub host: String,
     pub now_ms: u64,
@@ -29,13 +24,7 @@ pub struct Glance {
     pub moves: Vec<Move>,
     pub drains: Vec<Drain>,
     pub events: Vec<Event>,
-    pub repair: Repair,
-    pub cache: Option<CacheCounts>,
-    pub quotas: Option<QuotaCounts>,
     pub burst: Option<ShownBurst>,
-    pub stripes: Option<Stripes>,
-    pub tiering: Option<Tiering>,
-    pub garbage_objects: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mount_point: Option<PathBuf>,
 }
@@ -75,15 +64,6 @@ impl From<Node> for ShownNode {
         let (is_self, leads) = life.map_or((false, false), |life| (life.is_self, life.leads));
         ShownNode { node, host, since_ms, is_self, leads, state }
     }
-}
-
-/// Counts of the mover since the start.
-#[derive(Clone, Debug, Serialize)]
-pub struct MoverCounts {
-    pub running: usize,
-    pub changes_done: u64,
-    pub changes_failed: u64,
-    pub bytes_copied: u64,
 }
 
 /// A running move.

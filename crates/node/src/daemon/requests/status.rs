@@ -2,7 +2,7 @@
 
 use super::in_time::in_time;
 use super::{node, target};
-use crate::control::answers::{FilesAway, Mover, Note, QuotaCounts, Repair, Stats, Status};
+use crate::control::answers::{Facts, FilesAway, Mover, MoverCounts, Note, QuotaCounts, Repair, Stats, Status};
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use engine::mover::{Phase, ProgressEntry};
@@ -39,27 +39,30 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
     for one in &mut hot {
         names.get(&one.file).into_iter().for_each(|path| one.file.clone_from(path));
     }
-    let mut answer = Status {
+    let facts = Facts {
         name: core.volume.config().name.clone(),
         id: core.volume.id().to_string(),
-        mount_point: core.mount_point.clone(),
-        pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").into(),
         uptime_s: core.started.elapsed().as_secs(),
         total_bytes: space.total_bytes,
         free_bytes: space.free_bytes,
-        targets: target::list(core),
         garbage_objects,
-        state_away,
-        nodes: core.nodes.as_ref().map(|nodes| node::all(nodes)),
-        mover: mover(core, lately, &names, caller.is_operator()),
         repair: repair(core),
         cache: core.pool.cache.get().map(|cache| cache.counts()),
         quotas: (limits > 0).then_some(QuotaCounts { limits, over, expired, full }),
-        // Without the leader's answer, the rest of the status is still shown.
-        burst: core.adapt.burst().map(|burst| burst.status_of_all(caller)),
         stripes: core.adapt.status_of_stripes(),
         tiering,
+    };
+    let mut answer = Status {
+        facts,
+        mount_point: core.mount_point.clone(),
+        pid: std::process::id(),
+        targets: target::list(core),
+        state_away,
+        nodes: core.nodes.as_ref().map(|nodes| node::all(nodes)),
+        mover: mover(core, lately, &names, caller.is_operator()),
+        // Without the leader's answer, the rest of the status is still shown.
+        burst: core.adapt.burst().map(|burst| burst.status_of_all(caller)),
         away: (away.files > 0).then_some(FilesAway { files: away.files, bytes: away.bytes }),
         left: core.unclean.status(),
         events: news(core),
@@ -76,8 +79,8 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
 fn keep_paths_back(core: &Arc<Core>, caller: &Caller, answer: &mut Status) {
     answer.file = None;
     answer.events.clear();
-    answer.stripes.iter_mut().for_each(|stripes| stripes.decisions.clear());
-    if let Some(tiering) = answer.tiering.as_mut().and_then(|tiering| tiering.counts.as_mut()) {
+    answer.facts.stripes.iter_mut().for_each(|stripes| stripes.decisions.clear());
+    if let Some(tiering) = answer.facts.tiering.as_mut().and_then(|tiering| tiering.counts.as_mut()) {
         let (there, caller, paths) = (core.clone(), *caller, tiering.hot.iter().map(|one| one.file.clone()).collect());
         let reached = in_time(core.volume.config().health.deadline, &REACHING, move || there.reachable(&caller, paths));
         tiering.hot.retain(|one| reached.as_ref().is_some_and(|reached| reached.contains(&one.file)));
@@ -109,11 +112,14 @@ fn mover(core: &Core, all: Vec<ProgressEntry>, names: &BTreeMap<String, String>,
         let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
         format!("drain of {name}: {} files moved, {} left in this round, {} of them in use", p.files, p.left, p.busy)
     });
-    Mover {
+    let counts = MoverCounts {
         running: running.clone().count(),
         changes_done: stats.get(Metric::MoverChanges),
         changes_failed: stats.get(Metric::MoverFailures),
         bytes_copied: stats.get(Metric::MoverBytes),
+    };
+    Mover {
+        counts,
         moves: if with_names { moves.chain(drains).chain(core.maintenance.lines()).collect() } else { Vec::new() },
         lately: all,
     }
