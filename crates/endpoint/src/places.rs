@@ -3,36 +3,14 @@
 //! So idle connections never keep a new client out.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::time::Instant;
 use tokio::task::AbortHandle;
 
-/// Table of connections.
+/// Table of connections by number. An idle one has the time since when it is, and its task.
 pub struct Places {
     max: usize,
-    all: Mutex<All>,
-}
-
-#[derive(Default)]
-struct All {
-    next: u64,
-    /// Connections that are idle, in the order in which they became so.
-    idle: BTreeMap<u64, (u64, AbortHandle)>,
-    /// Sequence number of the start of idleness, by connection; `None` while a request is answered.
-    taken: BTreeMap<u64, Option<u64>>,
-}
-
-impl All {
-    fn rest(&mut self, number: u64, task: AbortHandle) {
-        self.next += 1;
-        self.idle.insert(self.next, (number, task));
-        self.taken.insert(number, Some(self.next));
-    }
-
-    fn leave(&mut self, number: u64) {
-        if let Some(Some(since)) = self.taken.remove(&number) {
-            self.idle.remove(&since);
-        }
-    }
+    all: Mutex<HashMap<u64, Option<(Instant, AbortHandle)>>>,
 }
 
 impl Places {
@@ -45,32 +23,29 @@ impl Places {
     /// are busy.
     pub fn take(&self, number: u64, task: AbortHandle) -> bool {
         let mut all = self.all.lock();
-        if all.taken.len() >= self.max {
-            let Some((_, (oldest, its_task))) = all.idle.pop_first() else { return false };
-            all.taken.remove(&oldest);
-            its_task.abort();
+        if all.len() >= self.max {
+            let idle = all.iter().filter_map(|(number, idle)| Some((idle.as_ref()?.0, *number)));
+            let Some((_, oldest)) = idle.min() else { return false };
+            all.remove(&oldest).flatten().iter().for_each(|(_, task)| task.abort());
         }
-        all.rest(number, task);
+        all.insert(number, Some((Instant::now(), task)));
         true
     }
 
     /// Marks a connection as busy. Returns the handle that marks it as idle again.
     pub fn busy(&self, number: u64) -> Option<AbortHandle> {
-        let mut all = self.all.lock();
-        let since = all.taken.get_mut(&number)?.take()?;
-        all.idle.remove(&since).map(|(_, task)| task)
+        self.all.lock().get_mut(&number)?.take().map(|(_, task)| task)
     }
 
     /// Marks a connection as idle: its answer was produced.
     pub fn idle(&self, number: u64, task: Option<AbortHandle>) {
-        let mut all = self.all.lock();
-        if let Some(task) = task.filter(|_| all.taken.contains_key(&number)) {
-            all.rest(number, task);
+        if let (Some(task), Some(idle)) = (task, self.all.lock().get_mut(&number)) {
+            *idle = Some((Instant::now(), task));
         }
     }
 
     /// Removes a connection that has ended.
     pub fn leave(&self, number: u64) {
-        self.all.lock().leave(number);
+        self.all.lock().remove(&number);
     }
 }
