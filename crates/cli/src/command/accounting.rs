@@ -139,17 +139,17 @@ fn job_columns() -> Vec<Column<'static, JobAccount>> {
     let mut columns = vec![
         count("job", "job", number),
         column("of", |row: &JobAccount| row.of.clone()).shown("of", 0),
-        name("name", |row: &JobAccount| &row.name),
-        name("user", |row: &JobAccount| &row.user),
+        name("name", |row: &JobAccount| &row.facts.name),
+        name("user", |row: &JobAccount| &row.facts.user),
         column("uid", |row: &JobAccount| u64::from(row.uid)),
-        column("state", |row: &JobAccount| row.state.clone()).shown("state", 0),
-        column("submitted", |row: &JobAccount| row.submitted_ms.map(moment_ms)),
-        column("started", |row: &JobAccount| row.started_ms.map(moment_ms)),
-        column("ended", |row: &JobAccount| row.ended_ms.map(moment_ms)),
-        column("run_s", |row: &JobAccount| row.run_ms as f64 / 1e3).digits(3).shown("run s", 1),
+        column("state", |row: &JobAccount| row.facts.state.clone()).shown("state", 0),
+        column("submitted", |row: &JobAccount| row.facts.submitted_ms.map(moment_ms)),
+        column("started", |row: &JobAccount| row.facts.started_ms.map(moment_ms)),
+        column("ended", |row: &JobAccount| row.facts.ended_ms.map(moment_ms)),
+        column("run_s", |row: &JobAccount| row.facts.run_ms as f64 / 1e3).digits(3).shown("run s", 1),
     ];
     columns.extend(amount("staged_in_bytes", "staged in", |row: &JobAccount| row.staged_in_bytes));
     columns.extend(amount("staged_out_bytes", "staged out", |row: &JobAccount| row.staged_out_bytes));
-    columns.extend(amount("recovered_bytes", "recovered", |row: &JobAccount| row.recovered_bytes));
+    columns.extend(amount("recovered_bytes", "recovered", |row: &JobAccount| row.facts.recovered_bytes));
     columns
 }

@@ -11,7 +11,7 @@ pub(super) fn facts<X>(job: &Job<X>) -> JobFacts {
         name: job.plan.name.clone(),
         user: job.user.clone(),
         state: job.state.to_string(),
-        submitted_ms: job.timeline.first().map_or(0, |moment| moment.at_ms),
+        submitted_ms: job.timeline.first().map(|moment| moment.at_ms),
         started_ms: runs().map(|moment| moment.at_ms).next(),
         ended_ms: job.state.is_final().then(|| job.since_ms()),
         run_ms: runs().map(|moment| moment.lasted_ms.unwrap_or_else(|| now_ms().saturating_sub(moment.at_ms))).sum(),

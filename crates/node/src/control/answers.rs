@@ -13,7 +13,7 @@ mod status;
 mod targets;
 mod trace;
 
-pub use accounting::{Accounting, JobAccount, JobNumber, Used, UserAccount};
+pub use accounting::{Accounting, JobAccount, JobFacts, JobNumber, Used, UserAccount};
 pub use checkpoint::{Abandoned, Application, Begun, Burst, Committed, MtbfFrom, Restart, Row, Versions};
 pub use events::EventLine;
 pub use find::{File, Search};

@@ -179,7 +179,7 @@ impl Accounts {
             let next = self.jobs.lock().pop_first();
             let Some((job, mut now)) = next else { return Ok(()) };
             if let Some(ended_ms) = now.facts.ended_ms {
-                let recovered = core.recoveries(&now.caller, &now.paths, now.facts.submitted_ms, ended_ms);
+                let recovered = core.recoveries(&now.caller, &now.paths, now.facts.submitted_ms.unwrap_or(0), ended_ms);
                 now.facts.recovered_bytes = recovered.iter().map(|(_, tally)| tally.cost().fetched_bytes).sum();
             }
             let done = ledger.job_is(state, &job, now.caller.uid, now.facts.clone());

@@ -40,16 +40,32 @@ pub struct JobAccount {
     pub job: JobNumber,
     /// `entrepot` or `slurm`.
     pub of: String,
-    pub name: String,
-    pub user: String,
     pub uid: u32,
-    pub state: String,
-    pub submitted_ms: Option<u64>,
-    pub started_ms: Option<u64>,
-    pub ended_ms: Option<u64>,
-    pub run_ms: u64,
+    #[serde(flatten)]
+    pub facts: JobFacts,
     pub staged_in_bytes: u64,
     pub staged_out_bytes: u64,
+}
+
+/// State and times of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobFacts {
+    /// Name of the job.
+    pub name: String,
+    /// User name of the owner.
+    pub user: String,
+    /// State of the job.
+    pub state: String,
+    /// Time of submission, in milliseconds since 1970.
+    pub submitted_ms: Option<u64>,
+    /// Start of the script, in milliseconds since 1970.
+    pub started_ms: Option<u64>,
+    /// End of the job, in milliseconds since 1970.
+    pub ended_ms: Option<u64>,
+    /// Run time of the script, in milliseconds.
+    pub run_ms: u64,
+    /// Bytes recovered from the sources of its files.
     pub recovered_bytes: u64,
 }
 

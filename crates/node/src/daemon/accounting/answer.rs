@@ -96,7 +96,7 @@ fn jobs(core: &Core, days: &[String], of: Option<u32>) -> Result<(Vec<JobAccount
         }
     }
     let mut rows: Vec<_> = sums.into_iter().map(|(job, sum)| shown(&job, sum.row)).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.submitted_ms.unwrap_or(0)));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.facts.submitted_ms.unwrap_or(0)));
     left_out = if of.is_none() { left_out } else { 0 } + rows.len().saturating_sub(JOBS_SHOWN_MAX) as u64;
     rows.truncate(JOBS_SHOWN_MAX);
     rows.reverse();
@@ -105,22 +105,13 @@ fn jobs(core: &Core, days: &[String], of: Option<u32>) -> Result<(Vec<JobAccount
 
 fn shown(job: &str, row: JobRow) -> JobAccount {
     let (of, id) = job.split_once(' ').unwrap_or(("", job));
-    let submitted_ms = row.facts.as_ref().map(|facts| facts.submitted_ms);
-    let facts = row.facts.unwrap_or_default();
     JobAccount {
         job: id.parse().map_or_else(|_| JobNumber::Name(id.into()), JobNumber::Number),
         of: if of == "slurm" { "slurm" } else { "entrepot" }.into(),
-        name: facts.name,
-        user: facts.user,
         uid: row.uid,
-        state: facts.state,
-        submitted_ms,
-        started_ms: facts.started_ms,
-        ended_ms: facts.ended_ms,
-        run_ms: facts.run_ms,
+        facts: row.facts.unwrap_or_default(),
         staged_in_bytes: row.staged_in_bytes,
         staged_out_bytes: row.staged_out_bytes,
-        recovered_bytes: facts.recovered_bytes,
     }
 }
 

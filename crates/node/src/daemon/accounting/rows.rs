@@ -9,7 +9,7 @@
 //! A day is a number, days since 1970 in UTC, of eight digits. Each node replaces only its own rows, so a row that is
 //! written twice counts once. Readers sum the rows.
 
-pub use crate::control::answers::Used;
+pub use crate::control::answers::{JobFacts, Used};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -62,28 +62,6 @@ pub(super) struct UsersRow {
     pub others: Used,
     /// Number of jobs without a row of their own.
     pub jobs_left_out: u64,
-}
-
-/// State and times of a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct JobFacts {
-    /// Name of the job.
-    pub name: String,
-    /// User name of the owner.
-    pub user: String,
-    /// State of the job.
-    pub state: String,
-    /// Time of submission, in milliseconds since 1970.
-    pub submitted_ms: u64,
-    /// Start of the script, in milliseconds since 1970.
-    pub started_ms: Option<u64>,
-    /// End of the job, in milliseconds since 1970.
-    pub ended_ms: Option<u64>,
-    /// Run time of the script, in milliseconds.
-    pub run_ms: u64,
-    /// Bytes recovered from the sources of its files.
-    pub recovered_bytes: u64,
 }
 
 /// Counters of one job on one day.
