@@ -50,6 +50,7 @@ use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::volume::{Action, Event};
 use rate_limiter::RateLimiter;
+use record::Period;
 use rustix::io::Errno;
 use shared::Shared;
 use std::collections::{BTreeMap, HashMap};
@@ -123,9 +124,8 @@ impl Burst {
         let paths: Vec<PathBuf> = of_tier.filter_map(|target| target.directory()).map(Into::into).collect();
         // On a shared volume, only the deciding node loads the records.
         let alone = !volume.config().is_shared();
-        if let Some(period) = record::period(&*state)?.filter(|_| alone) {
-            let resumed = buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp };
-            driver.tell(Event::Checkpoint(AdmissionEvent::Buffer(resumed)));
+        if let Some(period) = Period::recorded(&*state)?.filter(|_| alone) {
+            driver.tell(Event::Checkpoint(AdmissionEvent::Buffer(period.resumed())));
         }
         let table = if alone { CheckpointTable::open(&*state)? } else { CheckpointTable::default() };
         let marks = Marks::open(&*state)?;

@@ -1,4 +1,4 @@
-//! Records of files in the state store, one per file.
+//! Records in the state store: of one kind, or one per file.
 
 use crate::Result;
 use meta::records;
@@ -8,7 +8,36 @@ use policy::FileId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
+
+/// Records of one kind, which have one type.
+pub struct Kind<T> {
+    name: &'static str,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Serialize + DeserializeOwned> Kind<T> {
+    /// Returns the kind of that name.
+    pub const fn new(name: &'static str) -> Kind<T> {
+        Kind { name, of: PhantomData }
+    }
+
+    /// Writes a record.
+    pub fn put(&self, state: &dyn State, key: &str, record: &T) -> Result<()> {
+        records::put(state, self.name, key, record)
+    }
+
+    /// Removes a record, if there is one.
+    pub fn remove(&self, state: &dyn State, key: &str) -> Result<()> {
+        state.record_remove(self.name, key).map(drop)
+    }
+
+    /// Reads all records with their keys. A damaged one is logged and left out.
+    pub fn all<C: FromIterator<(String, T)>>(&self, state: &dyn State) -> Result<C> {
+        Ok(records::all(state, self.name)?.into_iter().collect())
+    }
+}
 
 /// Records under one name, held in memory too.
 pub struct Records<T> {

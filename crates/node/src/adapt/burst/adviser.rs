@@ -3,7 +3,7 @@
 use super::app_names;
 use super::open::OpenCheckpoint;
 use super::table::{CheckpointTable, Current};
-use super::{Adapt, Burst, Lane, now_ms, queue};
+use super::{Adapt, Burst, Lane, now_ms, queue, record};
 use crate::{Error, Result};
 use engine::file::{Access, Adviser, File, Happened, Resume};
 use policy::burst::admission::Event as AdmissionEvent;
@@ -135,7 +135,7 @@ impl Burst {
             .map(|(key, _)| *key);
         let over: Vec<Version> = same.into_iter().chain(table.version_at(&checkpoint.path)).collect();
         for key in over {
-            super::record::forget_version(&*self.state, key.app, key.number)?;
+            record::VERSIONS.remove(&*self.state, &record::version_key(key))?;
             let struck = table.strike(key);
             self.tell_buffer(buffer::Event::Removed { version: key });
             let parts = struck.into_iter().flat_map(|version| version.parts);
@@ -353,11 +353,11 @@ impl Burst {
     ///
     /// # Errors
     /// The user has too many applications, or the record cannot be written.
-    pub(super) fn app_in(&self, table: &mut CheckpointTable, name: &str) -> Result<super::record::App> {
+    pub(super) fn app_in(&self, table: &mut CheckpointTable, name: &str) -> Result<record::App> {
         let default = self.settings.mtbf.as_secs();
         let (app, fresh) = table.app(name, now_ms(), default)?;
         if fresh {
-            super::record::put_app(&*self.state, name, &app)?;
+            record::APPS.put(&*self.state, name, &app)?;
             self.tell_buffer(buffer::Event::Mtbf { app: app.number, mtbf_s: app.mtbf_s });
         }
         Ok(app)

@@ -119,14 +119,14 @@ impl Burst {
     }
 
     fn remember_session(&self, session: &Session) -> crate::Result<()> {
-        if self.shared.get().is_some() { record::put_session(&*self.state, session) } else { Ok(()) }
+        if self.shared.get().is_some() { record::SESSIONS.put(&*self.state, &session.app, session) } else { Ok(()) }
     }
 
     /// Ends the announcements that `which` selects.
     pub(super) fn forget_sessions(&self, which: impl Fn(&Session) -> bool) {
         let gone: Vec<_> = self.sessions.write().extract_if(.., |_, session| which(session)).collect();
         for (app, _) in gone.into_iter().filter(|_| self.shared.get().is_some()) {
-            if let Err(error) = record::forget_session(&*self.state, &app) {
+            if let Err(error) = record::SESSIONS.remove(&*self.state, &app) {
                 tracing::warn!("the end of the version announced by {app} could not be saved: {error}");
             }
         }

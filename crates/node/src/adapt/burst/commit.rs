@@ -83,11 +83,11 @@ impl Burst {
             announced: self.announced_for(request),
         };
         let bytes = version.bytes();
-        record::put_version(&*self.state, key.app, &version)?;
+        record::VERSIONS.put(&*self.state, &record::version_key(key), &version)?;
         let began = self.admission(|admission| admission.request(request).map_or(Time::ZERO, |of| of.since));
         if let Some(app) = table.apps.get_mut(&version.app) {
             (app.bytes, app.cost_ms) = (bytes, self.driver.now().since(began).0 / 1_000_000);
-            record::put_app(&*self.state, &version.app, app)?;
+            record::APPS.put(&*self.state, &version.app, app)?;
         }
         table.current.remove(&request);
         self.forget_sessions(|session| session.request == request);

@@ -24,7 +24,8 @@ pub struct Marks(BTreeMap<String, Marking>);
 impl Marks {
     /// Loads the marks of earlier daemons.
     pub fn open(state: &dyn State) -> Result<Marks> {
-        let all = record::marks(state)?.into_iter().map(|(job, marked)| (job, marking(&marked)));
+        let all: Vec<_> = record::MARKS.all(state)?;
+        let all = all.into_iter().map(|(job, marked)| (job, marking(&marked)));
         Ok(Marks(all.collect()))
     }
 
@@ -57,7 +58,7 @@ impl Burst {
     /// # Errors
     /// Errors of the state store; the job then has no marks.
     pub fn mark(&self, job: &str, marked: &Marked) -> Result<()> {
-        record::put_marks(&*self.state, job, marked)?;
+        record::MARKS.put(&*self.state, job, marked)?;
         self.marks.write().0.insert(job.to_owned(), marking(marked));
         for Mark { app, nodes, mtbf_s, interval_s, .. } in &marked.marks {
             let app = app_names::full(marked.uid, app);
@@ -80,7 +81,7 @@ impl Burst {
     /// Removes the marks of a job that ended. Its checkpoints stay.
     pub fn unmark(&self, job: &str) {
         if self.marks.write().0.remove(job).is_some()
-            && let Err(error) = record::forget_marks(&*self.state, job)
+            && let Err(error) = record::MARKS.remove(&*self.state, job)
         {
             tracing::warn!("the end of the checkpoint marks of {job} could not be saved: {error}");
         }
@@ -107,7 +108,7 @@ impl Burst {
         let mut table = self.table.lock();
         let mut app = self.app_in(&mut table, name)?;
         let event = change(&mut app);
-        record::put_app(&*self.state, name, &app)?;
+        record::APPS.put(&*self.state, name, &app)?;
         table.apps.insert(name.to_owned(), app);
         self.tell_buffer(event);
         Ok(())
@@ -124,8 +125,8 @@ mod tests {
         let state = SqliteState::in_memory().unwrap();
         let mark = |path: &str| Mark { app: "wave".into(), path: path.into(), ..Mark::default() };
         let of = |uid, path| Marked { uid, marks: vec![mark(path)] };
-        record::put_marks(&state, "job 1", &of(7, "u/s-{version}/**")).unwrap();
-        record::put_marks(&state, "job 2", &of(0, "all/*")).unwrap();
+        record::MARKS.put(&state, "job 1", &of(7, "u/s-{version}/**")).unwrap();
+        record::MARKS.put(&state, "job 2", &of(0, "all/*")).unwrap();
         let marks = Marks::open(&state).unwrap();
         let says = |path: &str, owner: Option<u32>| marks.recognise(path, || owner);
         assert_eq!(says("u/s-3/r", Some(7)), Some(("7/wave".into(), "3".into())));
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(says("u/s-3/r", None), None, "it is gone meanwhile");
         assert_eq!(says("all/x", Some(8)), Some(("0/wave".into(), String::new())));
         assert_eq!(says("other", Some(7)), None);
-        record::forget_marks(&state, "job 1").unwrap();
+        record::MARKS.remove(&state, "job 1").unwrap();
         assert!(Marks::open(&state).unwrap().recognise("u/s-3/r", || Some(7)).is_none());
     }
 }

@@ -15,17 +15,23 @@
 
 use super::table::Session;
 use crate::Result;
+use crate::adapt::records::Kind;
 pub use crate::control::answers::MtbfFrom;
-use meta::records;
 use meta::state::State;
+use policy::burst::buffer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-const APPS: &str = "burst.app";
-const VERSIONS: &str = "burst.version";
-const MARKS: &str = "burst.mark";
-const PERIOD: &str = "burst.period";
-const SESSIONS: &str = "burst.session";
+/// The applications by name.
+pub const APPS: Kind<App> = Kind::new("burst.app");
+/// The complete versions by [`version_key`].
+pub const VERSIONS: Kind<Version> = Kind::new("burst.version");
+/// Marks of the jobs by job.
+pub const MARKS: Kind<Marked> = Kind::new("burst.mark");
+/// The announced versions by application.
+pub const SESSIONS: Kind<Session> = Kind::new("burst.session");
+const PERIODS: Kind<Period> = Kind::new("burst.period");
+const PERIOD: &str = "now";
 
 /// Record of an application.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -120,73 +126,24 @@ pub struct Period {
     pub dwpp: f64,
 }
 
-fn version_key(app: u64, number: u64) -> String {
-    format!("{app:08x}-{number:012x}")
+impl Period {
+    /// The recorded period.
+    pub fn recorded(state: &dyn State) -> Result<Option<Period>> {
+        Ok(PERIODS.all::<BTreeMap<_, _>>(state)?.remove(PERIOD))
+    }
+
+    /// Records the period.
+    pub fn put(&self, state: &dyn State) -> Result<()> {
+        PERIODS.put(state, PERIOD, self)
+    }
+
+    /// Event for the machine that goes on with the period.
+    pub fn resumed(&self) -> buffer::Event {
+        buffer::Event::Resumed { dwsf: self.dwsf, dwpp: self.dwpp }
+    }
 }
 
-/// Records an application.
-pub fn put_app(state: &dyn State, name: &str, app: &App) -> Result<()> {
-    records::put(state, APPS, name, app)
-}
-
-/// The applications by name.
-pub fn apps(state: &dyn State) -> Result<Vec<(String, App)>> {
-    records::all(state, APPS)
-}
-
-/// Records a version.
-pub fn put_version(state: &dyn State, app: u64, version: &Version) -> Result<()> {
-    records::put(state, VERSIONS, &version_key(app, version.number), version)
-}
-
-/// Removes the record of a version.
-pub fn forget_version(state: &dyn State, app: u64, number: u64) -> Result<()> {
-    state.record_remove(VERSIONS, &version_key(app, number)).map(|_| ())
-}
-
-/// All versions, in the order of their completion.
-pub fn versions(state: &dyn State) -> Result<Vec<Version>> {
-    let mut versions: Vec<Version> = records::all(state, VERSIONS)?.into_iter().map(|(_, version)| version).collect();
-    versions.sort_by_key(|version: &Version| (version.at_ms, version.number));
-    Ok(versions)
-}
-
-/// Records an announced version.
-pub fn put_session(state: &dyn State, session: &Session) -> Result<()> {
-    records::put(state, SESSIONS, &session.app, session)
-}
-
-/// Removes the record of an announced version.
-pub fn forget_session(state: &dyn State, app: &str) -> Result<()> {
-    state.record_remove(SESSIONS, app).map(|_| ())
-}
-
-/// Announced versions by application.
-pub fn sessions(state: &dyn State) -> Result<BTreeMap<String, Session>> {
-    Ok(records::all(state, SESSIONS)?.into_iter().collect())
-}
-
-/// Records the marks of a job.
-pub fn put_marks(state: &dyn State, job: &str, marked: &Marked) -> Result<()> {
-    records::put(state, MARKS, job, marked)
-}
-
-/// Removes the marks of a job.
-pub fn forget_marks(state: &dyn State, job: &str) -> Result<()> {
-    state.record_remove(MARKS, job).map(|_| ())
-}
-
-/// Marks of all jobs.
-pub fn marks(state: &dyn State) -> Result<Vec<(String, Marked)>> {
-    records::all(state, MARKS)
-}
-
-/// Records the period.
-pub fn put_period(state: &dyn State, period: &Period) -> Result<()> {
-    records::put(state, PERIOD, "now", period)
-}
-
-/// The recorded period.
-pub fn period(state: &dyn State) -> Result<Option<Period>> {
-    Ok(records::all(state, PERIOD)?.into_iter().map(|(_, period)| period).next())
+/// Key of the record of a version.
+pub fn version_key(of: policy::burst::tables::Version) -> String {
+    format!("{:08x}-{:012x}", of.app, of.number)
 }

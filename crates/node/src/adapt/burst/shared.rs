@@ -19,7 +19,8 @@ mod request;
 pub use request::Command;
 
 use super::open::OpenCheckpoint;
-use super::{Adapt, Burst, CheckpointTable, Lane, Marks, queue, record};
+use super::record::{self, Period};
+use super::{Adapt, Burst, CheckpointTable, Lane, Marks, queue};
 use crate::Result;
 use crate::calls::{Answer, Calls, Reply, SILENT, To};
 use follow::Kept;
@@ -172,13 +173,13 @@ impl Burst {
     fn take_over(&self, adapt: &Adapt) -> Result<()> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
         let (table, marks) = (CheckpointTable::open(&*self.state)?, Marks::open(&*self.state)?);
-        let (sessions, period) = (record::sessions(&*self.state)?, record::period(&*self.state)?);
+        let (sessions, period) = (record::SESSIONS.all(&*self.state)?, Period::recorded(&*self.state)?);
         self.tell(AdmissionEvent::HandOver);
         *self.table.lock() = table;
         *self.marks.write() = marks;
         *self.sessions.write() = sessions;
         if let Some(period) = period {
-            self.tell_buffer(buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp });
+            self.tell_buffer(period.resumed());
         }
         self.load(adapt)?;
         *shared.since.lock() = Some(Instant::now());

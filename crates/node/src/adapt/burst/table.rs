@@ -73,14 +73,14 @@ impl CheckpointTable {
     /// Loads the records of the state store.
     pub fn open(state: &dyn State) -> Result<CheckpointTable> {
         let mut table = CheckpointTable::default();
-        for (name, app) in record::apps(state)? {
+        for (name, app) in record::APPS.all::<Vec<_>>(state)? {
             table.next_app = table.next_app.max(app.number);
             table.names.insert(app.number, name.clone());
             table.apps.insert(name, app);
         }
-        for version in record::versions(state)? {
-            table.enter(version);
-        }
+        let mut versions: Vec<(String, record::Version)> = record::VERSIONS.all(state)?;
+        versions.sort_by_key(|(_, version)| (version.at_ms, version.number));
+        versions.into_iter().for_each(|(_, version)| table.enter(version));
         Ok(table)
     }
 
@@ -188,10 +188,14 @@ mod tests {
             at_ms: 1,
             announced: None,
         };
-        record::put_app(&state, "7/wave", &app(1, 3)).unwrap();
-        record::put_app(&state, "8/old", &app(2, 0)).unwrap();
-        record::put_version(&state, 1, &version("7/wave", 1, "a")).unwrap();
-        record::put_version(&state, 2, &version("8/old", 2, "b")).unwrap();
+        record::APPS.put(&state, "7/wave", &app(1, 3)).unwrap();
+        record::APPS.put(&state, "8/old", &app(2, 0)).unwrap();
+        record::VERSIONS
+            .put(&state, &record::version_key(Version { app: 1, number: 1 }), &version("7/wave", 1, "a"))
+            .unwrap();
+        record::VERSIONS
+            .put(&state, &record::version_key(Version { app: 2, number: 2 }), &version("8/old", 2, "b"))
+            .unwrap();
         let table = &mut CheckpointTable::open(&state).unwrap();
         assert_eq!(table.apps.keys().collect::<Vec<_>>(), ["7/wave", "8/old"]);
         assert_eq!(table.complete.values().map(|v| &*v.app).collect::<Vec<_>>(), ["7/wave", "8/old"]);

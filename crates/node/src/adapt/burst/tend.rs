@@ -1,6 +1,7 @@
 //! Periodic work: measures the devices' free space, records the period, and trims.
 
-use super::{Burst, record};
+use super::Burst;
+use super::record::Period;
 use object::workers;
 use policy::burst::buffer;
 use std::process::{Command, Stdio};
@@ -63,7 +64,7 @@ impl Burst {
     pub(super) fn remember_period(&self) {
         let (dwsf, dwpp) = self.admission(|admission| admission.buffer().period());
         self.tended.lock().expected = Some(dwpp);
-        if let Err(error) = record::put_period(&*self.state, &record::Period { dwsf, dwpp }) {
+        if let Err(error) = (Period { dwsf, dwpp }).put(&*self.state) {
             tracing::warn!("the period of the burst buffer could not be saved: {error}");
         }
     }

@@ -36,7 +36,7 @@ impl Burst {
             }
         }
         for key in gone {
-            record::forget_version(&*self.state, key.app, key.number)?;
+            record::VERSIONS.remove(&*self.state, &record::version_key(key))?;
             table.strike(key);
         }
         found.sort_by_key(|(at_ms, key, ..)| (*at_ms, *key));
@@ -94,7 +94,7 @@ impl Burst {
             app.mtbf_s = (now.saturating_sub(app.first_ms) / 1000 / app.restarts).max(1);
             app.mtbf_from = MtbfFrom::Learned;
         }
-        if let Err(error) = record::put_app(&*self.state, &name, app) {
+        if let Err(error) = record::APPS.put(&*self.state, &name, app) {
             tracing::warn!("a restart of {name} could not be saved: {error}");
         }
         let mtbf_s = app.mtbf_s;
@@ -107,9 +107,10 @@ impl Burst {
         self.driver.tell(Event::File(file, FileEvent::Removed));
         let mut table = self.table.lock();
         let Some((key, left)) = table.file_removed(file) else { return };
+        let name = record::version_key(key);
         let kept = match &left {
-            Some(version) => record::put_version(&*self.state, key.app, version),
-            None => record::forget_version(&*self.state, key.app, key.number),
+            Some(version) => record::VERSIONS.put(&*self.state, &name, version),
+            None => record::VERSIONS.remove(&*self.state, &name),
         };
         if let Err(error) = kept {
             tracing::warn!("the removal of a checkpoint could not be saved; the next start detects it: {error}");

@@ -48,7 +48,7 @@ impl Burst {
     pub(super) fn look_what_is_announced(&self) -> Result<()> {
         // The sessions in memory of the node that decides are newer than the records.
         if !self.decides() {
-            let (sessions, marks) = (record::sessions(&*self.state)?, Marks::open(&*self.state)?);
+            let (sessions, marks) = (record::SESSIONS.all(&*self.state)?, Marks::open(&*self.state)?);
             *self.sessions.write() = sessions;
             *self.marks.write() = marks;
         }
