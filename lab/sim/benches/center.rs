@@ -34,7 +34,7 @@ fn main() {
 
 fn real(path: &Path) {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let rules = Rules { malformed: "skip".into(), ..Rules::default() };
+    let rules = Rules { malformed: "skip", ..Rules::default() };
     match log::open(path, &rules, None) {
         Ok(log) => report(&name, &log),
         Err(error) => println!("{name}: {error}"),

@@ -33,35 +33,34 @@ pub struct Job {
 }
 
 /// Rules for jobs that cannot be simulated as logged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Cancelled jobs (status 5): `never-ran` drops those without run time, `drop` all, `keep` none.
-    pub cancelled: String,
+    pub cancelled: &'static str,
     /// Jobs without run time: `drop`, or `1s`.
-    pub zero_run: String,
+    pub zero_run: &'static str,
     /// Jobs wider than the machine: `drop`, or `clamp` to its width.
-    pub too_wide: String,
+    pub too_wide: &'static str,
     /// Jobs without an estimate: `run` takes the actual run time, or `drop`.
-    pub no_estimate: String,
+    pub no_estimate: &'static str,
     /// Jobs that exceeded their estimate: `extend` the estimate, `cut` the run, or `keep` both (promises break then).
-    pub overrun: String,
+    pub overrun: &'static str,
     /// Jobs not in order of submission: `sort`, or `refuse`.
-    pub order: String,
+    pub order: &'static str,
     /// Lines that are not a job: `refuse`, or `skip`.
-    pub malformed: String,
+    pub malformed: &'static str,
 }
 
 impl Default for Rules {
     fn default() -> Rules {
-        let words = |word: &str| word.to_owned();
         Rules {
-            cancelled: words("never-ran"),
-            zero_run: words("drop"),
-            too_wide: words("drop"),
-            no_estimate: words("run"),
-            overrun: words("extend"),
-            order: words("sort"),
-            malformed: words("refuse"),
+            cancelled: "never-ran",
+            zero_run: "drop",
+            too_wide: "drop",
+            no_estimate: "run",
+            overrun: "extend",
+            order: "sort",
+            malformed: "refuse",
         }
     }
 }
@@ -69,7 +68,7 @@ impl Default for Rules {
 impl Rules {
     /// Sets a rule by name.
     pub fn set(&mut self, rule: &str, what: &str) -> Result<(), SetupError> {
-        let (place, words): (&mut String, &[&str]) = match rule {
+        let (place, words): (_, &[&'static str]) = match rule {
             "cancelled" => (&mut self.cancelled, &["never-ran", "drop", "keep"]),
             "zero-run" => (&mut self.zero_run, &["drop", "1s"]),
             "too-wide" => (&mut self.too_wide, &["drop", "clamp"]),
@@ -82,31 +81,9 @@ impl Rules {
                 return Err(SetupError::new("cleaning rule", rule, why));
             }
         };
-        if !words.contains(&what) {
-            return Err(SetupError::new(
-                "cleaning rule",
-                format!("{rule}={what}"),
-                format!("choose {}", words.join(", ")),
-            ));
-        }
-        *place = what.to_owned();
-        Ok(())
-    }
-
-    /// Checks that all words are known, since they may come from a file.
-    pub fn check(&self) -> Result<(), SetupError> {
-        let mut other = Rules::default();
-        for (rule, what) in [
-            ("cancelled", &self.cancelled),
-            ("zero-run", &self.zero_run),
-            ("too-wide", &self.too_wide),
-            ("no-estimate", &self.no_estimate),
-            ("overrun", &self.overrun),
-            ("order", &self.order),
-            ("malformed", &self.malformed),
-        ] {
-            other.set(rule, what)?;
-        }
+        *place = words.iter().find(|word| **word == what).ok_or_else(|| {
+            SetupError::new("cleaning rule", format!("{rule}={what}"), format!("choose {}", words.join(", ")))
+        })?;
         Ok(())
     }
 }
@@ -237,9 +214,6 @@ pub enum LogError {
         /// Counts of the log's lines.
         census: Box<Census>,
     },
-    /// A rule is invalid.
-    #[error(transparent)]
-    Rule(#[from] SetupError),
 }
 
 /// Reads a log from a file, plain or compressed.
@@ -279,7 +253,6 @@ fn record(line: usize, text: &str) -> Result<Record, LogError> {
 
 /// Parses a log. `procs` is the machine's width; without it the log's own is used.
 pub fn parse(text: &str, rules: &Rules, procs: Option<u32>) -> Result<Log, LogError> {
-    rules.check()?;
     let mut census = Census::default();
     let (mut records, mut said) = (Vec::new(), None);
     for (at, line) in text.lines().enumerate() {
@@ -357,7 +330,7 @@ fn mend(record: &Record, first: f64, rules: &Rules, census: &mut Census) -> Opti
     let mut estimate = if record.estimate <= 0.0 { run } else { record.estimate };
     if run > estimate {
         census.overrun += 1;
-        match rules.overrun.as_str() {
+        match rules.overrun {
             "extend" => estimate = run,
             "cut" => run = estimate,
             _ => {}
