@@ -27,6 +27,6 @@ mod entrepot_lab {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.add("POLICIES", sim::replacement::Policy::ALL.map(|(_, word)| word).to_vec())
+        module.add("POLICIES", sim::replacement::Policy::ALL.iter().map(|policy| policy.text()).collect::<Vec<_>>())
     }
 }

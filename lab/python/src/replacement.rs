@@ -28,9 +28,8 @@ impl<'py> FromPyObject<'_, 'py> for Argument<'py> {
 
     fn extract(policy: Borrowed<'_, 'py, PyAny>) -> PyResult<Argument<'py>> {
         if let Ok(word) = policy.extract::<String>() {
-            let all = || Policy::ALL.map(|(_, word)| word).join(", ");
-            let why = "there is no replacement policy";
-            let error = || wrong(format!("{why} `{word}`; nothing was simulated; choose one of {}", all()));
+            let (why, all) = ("there is no replacement policy", Policy::names());
+            let error = || wrong(format!("{why} `{word}`; nothing was simulated; choose one of {all}"));
             return Policy::named(&word).map(Argument::BuiltIn).ok_or_else(error);
         }
         if policy.is_callable() {
@@ -49,7 +48,7 @@ fn usual() -> Several<CacheSize> {
 impl<'py> Argument<'py> {
     fn name(&self) -> String {
         match self {
-            Argument::BuiltIn(policy) => policy.word().to_owned(),
+            Argument::BuiltIn(policy) => policy.text().to_owned(),
             Argument::Python(class) => class.getattr("__name__").unwrap_or_else(|_| class.clone()).to_string(),
         }
     }

@@ -4,6 +4,9 @@
 //! which runs independent worlds in parallel) or draws an unseeded random number. The same inputs give the same bytes
 //! on any machine.
 
+#[macro_use]
+mod named;
+
 pub mod block;
 pub mod burst;
 pub mod center;

@@ -57,59 +57,35 @@ impl Tally {
     }
 }
 
-/// A replacement policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Policy {
-    /// First in, first out.
-    Fifo,
-    /// Least recently used.
-    Lru,
-    /// Second chance with one bit.
-    Clock,
-    /// Least frequently used; the least recent among equals.
-    Lfu,
-    /// 2Q (Johnson and Shasha, VLDB 1994): Kin 25 %, Kout 50 %.
-    TwoQ,
-    /// ARC (Megiddo and Modha, FAST 2003).
-    Arc,
-    /// LIRS (Jiang and Zhang, SIGMETRICS 2002): 1 % for blocks of high inter-reference recency.
-    Lirs,
-    /// S3-FIFO (Yang et al., SOSP 2023): small queue 10 %, ghost queue 90 %, two hits to enter the main queue.
-    S3Fifo,
-    /// SIEVE (Zhang et al., NSDI 2024).
-    Sieve,
-    /// W-TinyLFU (Einziger et al., ACM TOS 2017): window 1 %, a segmented LRU behind it.
-    WTinyLfu,
-    /// Belady's offline optimum among policies that let every block enter.
-    Belady,
+named! {
+    /// A replacement policy, with its name on the command line.
+    Policy {
+        /// First in, first out.
+        Fifo = "fifo",
+        /// Least recently used.
+        Lru = "lru",
+        /// Second chance with one bit.
+        Clock = "clock",
+        /// Least frequently used; the least recent among equals.
+        Lfu = "lfu",
+        /// 2Q (Johnson and Shasha, VLDB 1994): Kin 25 %, Kout 50 %.
+        TwoQ = "2q",
+        /// ARC (Megiddo and Modha, FAST 2003).
+        Arc = "arc",
+        /// LIRS (Jiang and Zhang, SIGMETRICS 2002): 1 % for blocks of high inter-reference recency.
+        Lirs = "lirs",
+        /// S3-FIFO (Yang et al., SOSP 2023): small queue 10 %, ghost queue 90 %, two hits to enter the main queue.
+        S3Fifo = "s3-fifo",
+        /// SIEVE (Zhang et al., NSDI 2024).
+        Sieve = "sieve",
+        /// W-TinyLFU (Einziger et al., ACM TOS 2017): window 1 %, a segmented LRU behind it.
+        WTinyLfu = "w-tinylfu",
+        /// Belady's offline optimum among policies that let every block enter.
+        Belady = "belady",
+    }
 }
 
 impl Policy {
-    /// All policies with their names on the command line.
-    pub const ALL: [(Policy, &'static str); 11] = [
-        (Policy::Fifo, "fifo"),
-        (Policy::Lru, "lru"),
-        (Policy::Clock, "clock"),
-        (Policy::Lfu, "lfu"),
-        (Policy::TwoQ, "2q"),
-        (Policy::Arc, "arc"),
-        (Policy::Lirs, "lirs"),
-        (Policy::S3Fifo, "s3-fifo"),
-        (Policy::Sieve, "sieve"),
-        (Policy::WTinyLfu, "w-tinylfu"),
-        (Policy::Belady, "belady"),
-    ];
-
-    /// Returns the policy with this name.
-    pub fn named(word: &str) -> Option<Policy> {
-        Policy::ALL.iter().find(|(_, name)| *name == word).map(|(policy, _)| *policy)
-    }
-
-    /// Returns its name on the command line.
-    pub fn word(self) -> &'static str {
-        Policy::ALL.iter().find(|(policy, _)| *policy == self).map_or("", |(_, word)| word)
-    }
-
     /// Returns an empty cache of `capacity` blocks for a sequence with `blocks` distinct blocks.
     pub fn cache(self, capacity: usize, blocks: usize) -> Box<dyn Cache> {
         match self {
@@ -134,7 +110,7 @@ impl Policy {
     pub fn tally(self, sequence: &Sequence, capacity: usize) -> Tally {
         let nexts = (self == Policy::Belady).then(|| sequence.nexts());
         let tally = self.cache(capacity, sequence.blocks()).run(sequence.accesses(), nexts);
-        assert!(tally.closes(sequence), "{} at {capacity} blocks: {tally:?}", self.word());
+        assert!(tally.closes(sequence), "{} at {capacity} blocks: {tally:?}", self.text());
         tally
     }
 }

@@ -7,43 +7,46 @@ use policy::time::Time;
 use std::fmt;
 use std::str::FromStr;
 
-/// Treatment of jobs whose input is on a failed I/O node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    /// Jobs fail and go to the tail of the queue.
-    None,
-    /// Input of waiting jobs is restored before they start; running jobs fail and go to the tail of the queue.
-    Offline,
-    /// Running jobs continue, with a small delay.
-    OnTheFly,
-    /// No I/O node ever fails.
-    Ideal,
+named! {
+    /// Treatment of jobs whose input is on a failed I/O node.
+    Recovery {
+        /// Jobs fail and go to the tail of the queue.
+        None = "none",
+        /// Input of waiting jobs is restored before they start; running jobs fail and go to the tail of the queue.
+        Offline = "offline",
+        /// Running jobs continue, with a small delay.
+        OnTheFly = "on-the-fly",
+        /// No I/O node ever fails.
+        Ideal = "ideal",
+    }
 }
 
-/// Jobs whose input is replicated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replication {
-    /// Inputs of no jobs.
-    None,
-    /// Jobs in the window over the order of arrival.
-    Fcfs,
-    /// Jobs in that window, and small jobs at once.
-    Shortcut,
-    /// Inputs of all jobs.
-    All,
-    /// Jobs in the window over the order of dispatch, known from an earlier run.
-    DispatchAware,
+named! {
+    /// Jobs whose input is replicated.
+    Replication {
+        /// Inputs of no jobs.
+        None = "none",
+        /// Jobs in the window over the order of arrival.
+        Fcfs = "fcfs",
+        /// Jobs in that window, and small jobs at once.
+        Shortcut = "shortcut",
+        /// Inputs of all jobs.
+        All = "all",
+        /// Jobs in the window over the order of dispatch, known from an earlier run.
+        DispatchAware = "dispatch-aware",
+    }
 }
 
-/// Source of the outages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureModel {
-    /// The recorded outages themselves.
-    Records,
-    /// A renewal process with exponential times between failures.
-    Exponential,
-    /// A renewal process with Weibull times between failures.
-    Weibull,
+named! {
+    /// Source of the outages.
+    FailureModel {
+        /// The recorded outages themselves.
+        Records = "records",
+        /// A renewal process with exponential times between failures.
+        Exponential = "exponential",
+        /// A renewal process with Weibull times between failures.
+        Weibull = "weibull",
+    }
 }
 
 /// Load of the machine.
@@ -54,30 +57,6 @@ pub enum Load {
     /// Share of the machine's capacity.
     Offered(f64),
 }
-
-macro_rules! words {
-    ($name:ident, $what:literal: $($word:literal => $variant:ident),+) => {
-        impl FromStr for $name {
-            type Err = SetupError;
-            fn from_str(text: &str) -> Result<$name, SetupError> {
-                match text {
-                    $($word => Ok($name::$variant),)+
-                    _ => Err(SetupError::new($what, text, concat!("choose one of", $(" ", $word),+))),
-                }
-            }
-        }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $($name::$variant => $word),+ })
-            }
-        }
-    };
-}
-
-words!(Recovery, "recovery": "none" => None, "offline" => Offline, "on-the-fly" => OnTheFly, "ideal" => Ideal);
-words!(Replication, "replication": "none" => None, "fcfs" => Fcfs, "shortcut" => Shortcut, "all" => All,
-    "dispatch-aware" => DispatchAware);
-words!(FailureModel, "failure model": "records" => Records, "exponential" => Exponential, "weibull" => Weibull);
 
 impl FromStr for Load {
     type Err = SetupError;
@@ -203,8 +182,8 @@ impl Settable for Setup {
         match name {
             "stripes" => self.stripes = whole("stripes", value, 1, NODES_MAX as u64)? as u32,
             "io-nodes" => self.io_nodes = whole("io-nodes", value, 2, NODES_MAX as u64)? as u16,
-            "recovery" => self.recovery = value.parse()?,
-            "replication" => self.replication = value.parse()?,
+            "recovery" => self.recovery = word("recovery", value)?,
+            "replication" => self.replication = word("replication", value)?,
             "alpha" => self.alpha = share("alpha", value)?,
             "threshold" => self.threshold = share("threshold", value)?,
             "removal" => {
@@ -215,7 +194,7 @@ impl Settable for Setup {
                 }
             }
             "load" => self.load = value.parse()?,
-            "failure-model" => self.failure_model = value.parse()?,
+            "failure-model" => self.failure_model = word("failure model", value)?,
             "seed" => self.seed = whole("seed", value, 0, u64::MAX)?,
             "reads-for" => self.reads_for = part("reads-for", value)?,
             "error-after" => self.error_after = positive("error-after", value)?,
@@ -252,6 +231,10 @@ impl Setup {
     pub fn scratch_bytes(&self, procs: u32) -> f64 {
         self.scratch.map_or(f64::from(procs) * self.memory as f64 / JAGUAR_MEMORY_TO_SCRATCH, |bytes| bytes as f64)
     }
+}
+
+fn word<T: FromStr<Err = String>>(what: &'static str, text: &str) -> Result<T, SetupError> {
+    text.parse().map_err(|why: String| SetupError::new(what, text, why))
 }
 
 fn whole(what: &'static str, text: &str, min: u64, max: u64) -> Result<u64, SetupError> {

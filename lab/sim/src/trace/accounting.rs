@@ -2,25 +2,7 @@
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-macro_rules! counted {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name { $($(#[$vdoc])* $variant,)* }
-
-        impl $name {
-            /// All variants, in order.
-            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
-
-            /// Returns the variant in words.
-            pub const fn text(self) -> &'static str {
-                match self { $($name::$variant => $text,)* }
-            }
-        }
-    };
-}
-
-counted! {
+named! {
     /// Reason why a correct line holds no request.
     Passed {
         /// An empty line.
@@ -46,7 +28,7 @@ counted! {
     }
 }
 
-counted! {
+named! {
     /// Error in a malformed line.
     Reason {
         /// Too few fields.

@@ -2,97 +2,48 @@
 
 use serde::Serialize;
 
-/// A format of trace files. Layouts are in the readers' modules and in `docs/reference/traces.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Format {
-    /// Our own format.
-    Native,
-    /// SPC ASCII 1.0.1, as in the UMass repository.
-    Spc,
-    /// MSR Cambridge CSV.
-    Msr,
-    /// Format of blkreplay's `.load`.
-    Load,
-    /// Text of `blkparse`.
-    Blkparse,
-    /// Binary of `blktrace`.
-    Blktrace,
-    /// fio's I/O log, versions 2 and 3.
-    Fio,
-    /// DiskSim ASCII (also MQSim's and SSDsim's).
-    Disksim,
-    /// Format oracleGeneral of libCacheSim.
-    OracleGeneral,
-    /// `.lis` of the ARC paper.
-    Arc,
-    /// References of the LIRS distribution.
-    Lirs,
-    /// Text of `darshan-dxt-parser`.
-    Dxt,
-    /// Records of VMware's vscsiStats.
-    Vscsi,
-    /// Tencent's block traces.
-    Tencent,
-    /// Traces of SYSTOR '17.
-    Systor,
-    /// Text with the columns that the options name.
-    Csv,
+named! {
+    /// A format of trace files, with its name on the command line. Layouts are in the readers' modules and in
+    /// `docs/reference/traces.md`.
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    Format {
+        /// Our own format.
+        Native = "native",
+        /// SPC ASCII 1.0.1, as in the UMass repository.
+        Spc = "spc",
+        /// MSR Cambridge CSV.
+        Msr = "msr",
+        /// Format of blkreplay's `.load`.
+        Load = "load",
+        /// Text of `blkparse`.
+        Blkparse = "blkparse",
+        /// Binary of `blktrace`.
+        Blktrace = "blktrace",
+        /// fio's I/O log, versions 2 and 3.
+        Fio = "fio",
+        /// DiskSim ASCII (also MQSim's and SSDsim's).
+        Disksim = "disksim",
+        /// Format oracleGeneral of libCacheSim.
+        OracleGeneral = "oracle-general",
+        /// `.lis` of the ARC paper.
+        Arc = "arc",
+        /// References of the LIRS distribution.
+        Lirs = "lirs",
+        /// Text of `darshan-dxt-parser`.
+        Dxt = "dxt",
+        /// Records of VMware's vscsiStats.
+        Vscsi = "vscsi",
+        /// Tencent's block traces.
+        Tencent = "tencent",
+        /// Traces of SYSTOR '17.
+        Systor = "systor",
+        /// Text with the columns that the options name.
+        Csv = "csv",
+    }
 }
 
 impl Format {
-    /// All formats, in order.
-    pub const ALL: &'static [Format] = &[
-        Format::Native,
-        Format::Spc,
-        Format::Msr,
-        Format::Load,
-        Format::Blkparse,
-        Format::Blktrace,
-        Format::Fio,
-        Format::Disksim,
-        Format::OracleGeneral,
-        Format::Arc,
-        Format::Lirs,
-        Format::Dxt,
-        Format::Vscsi,
-        Format::Tencent,
-        Format::Systor,
-        Format::Csv,
-    ];
-
-    /// Name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Format::Native => "native",
-            Format::Spc => "spc",
-            Format::Msr => "msr",
-            Format::Load => "load",
-            Format::Blkparse => "blkparse",
-            Format::Blktrace => "blktrace",
-            Format::Fio => "fio",
-            Format::Disksim => "disksim",
-            Format::OracleGeneral => "oracle-general",
-            Format::Arc => "arc",
-            Format::Lirs => "lirs",
-            Format::Dxt => "dxt",
-            Format::Vscsi => "vscsi",
-            Format::Tencent => "tencent",
-            Format::Systor => "systor",
-            Format::Csv => "csv",
-        }
-    }
-
-    /// Returns the format with this name.
-    pub fn named(name: &str) -> Option<Format> {
-        Format::ALL.iter().copied().find(|f| f.name() == name)
-    }
-
-    /// All names, for messages.
-    pub fn names() -> String {
-        Format::ALL.iter().map(|f| f.name()).collect::<Vec<_>>().join(", ")
-    }
-
     /// Returns whether requests have times. Without, all are 0 and only a closed-loop replay makes sense.
     pub const fn has_times(self) -> bool {
         !matches!(self, Format::Arc | Format::Lirs)
@@ -143,38 +94,23 @@ impl Format {
     }
 }
 
-impl std::fmt::Display for Format {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+named! {
+    /// A unit of time of a trace.
+    #[derive(Serialize)]
+    #[serde(rename_all = "lowercase")]
+    TimeUnit {
+        /// Unit of a second.
+        S = "s",
+        /// Unit of a millisecond.
+        Ms = "ms",
+        /// Unit of a microsecond.
+        Us = "us",
+        /// Unit of a nanosecond.
+        Ns = "ns",
     }
-}
-
-/// A unit of time of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TimeUnit {
-    /// Unit of a second.
-    S,
-    /// Unit of a millisecond.
-    Ms,
-    /// Unit of a microsecond.
-    Us,
-    /// Unit of a nanosecond.
-    Ns,
 }
 
 impl TimeUnit {
-    /// Returns the unit with this name: s, ms, us or ns.
-    pub fn named(name: &str) -> Option<TimeUnit> {
-        match name {
-            "s" => Some(TimeUnit::S),
-            "ms" => Some(TimeUnit::Ms),
-            "us" => Some(TimeUnit::Us),
-            "ns" => Some(TimeUnit::Ns),
-            _ => None,
-        }
-    }
-
     /// Returns the nanoseconds in a unit.
     pub const fn ns(self) -> u64 {
         match self {
@@ -245,7 +181,7 @@ mod tests {
     #[test]
     fn names_lead_back_to_formats() {
         for format in Format::ALL {
-            assert_eq!(Format::named(format.name()), Some(*format));
+            assert_eq!(Format::named(format.text()), Some(*format));
         }
         assert_eq!(Format::named("SPC"), None);
     }

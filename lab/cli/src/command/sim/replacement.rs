@@ -112,7 +112,7 @@ impl Replacement {
     fn drawn(&self, curves: &[Curve], block: u32) -> String {
         let sizes = curves[0].points.iter().map(|point| point.capacity.to_string()).collect();
         let series = curves.iter().map(|curve| Series {
-            label: curve.policy.word().to_owned(),
+            label: curve.policy.text().to_owned(),
             points: (curve.points.iter().enumerate())
                 .map(|(at, point)| (if self.curve { point.capacity } else { at } as f64, point.miss_ratio))
                 .collect(),
@@ -132,10 +132,9 @@ impl Replacement {
         let words = self.policy.split(',').map(str::trim).filter(|word| !word.is_empty());
         let named = words.map(|word| {
             Policy::named(word).ok_or_else(|| {
-                let all: Vec<_> = Policy::ALL.iter().map(|(_, word)| *word).collect();
                 Problem::wrong(format!("there is no replacement policy `{word}`"))
                     .so("nothing was simulated")
-                    .try_this(format!("choose some of {}", all.join(", ")))
+                    .try_this(format!("choose some of {}", Policy::names()))
             })
         });
         Ok(named.collect::<std::result::Result<_, _>>()?)
@@ -160,7 +159,7 @@ impl Replacement {
         match self.output {
             Output::Json => {
                 let points = rows.iter().map(|(curve, point)| {
-                    json!({ "policy": curve.policy.word(), "blocks": point.capacity, "miss_ratio": point.miss_ratio,
+                    json!({ "policy": curve.policy.text(), "blocks": point.capacity, "miss_ratio": point.miss_ratio,
                         "error": self.sample.map(|_| point.error), "accounts": point.tally })
                 });
                 let [requests, accesses, bytes] =
@@ -170,7 +169,7 @@ impl Replacement {
             }
             Output::Csv => {
                 let columns = [
-                    column("policy", |(curve, _): &Row<'_>| curve.policy.word()),
+                    column("policy", |(curve, _): &Row<'_>| curve.policy.text()),
                     column("blocks", |(_, point): &Row<'_>| point.capacity),
                     column("miss_ratio", |(_, point): &Row<'_>| point.miss_ratio).digits(6),
                     column("error", |(_, point): &Row<'_>| point.error).digits(6),
@@ -182,12 +181,12 @@ impl Replacement {
                 let first = column("", |at: &usize| capacities[*at]).shown("blocks", 0);
                 let others = curves
                     .iter()
-                    .map(|curve| column("", |at: &usize| curve.points[*at].miss_ratio).shown(curve.policy.word(), 4));
+                    .map(|curve| column("", |at: &usize| curve.points[*at].miss_ratio).shown(curve.policy.text(), 4));
                 let columns: Vec<Column<'_, usize>> = std::iter::once(first).chain(others).collect();
                 shown::text(&table::text(&columns, &sizes))?;
             }
             Output::Text => {
-                let first = column("", |curve: &Curve| curve.policy.word()).shown("misses at", 0);
+                let first = column("", |curve: &Curve| curve.policy.text()).shown("misses at", 0);
                 let others = (0..capacities.len()).map(|at| {
                     column("", move |curve: &Curve| curve.points[at].miss_ratio)
                         .shown(format!("{}", curves[0].points[at].capacity), 4)
