@@ -32,6 +32,7 @@ use policy::cache::{self, Action, Event as CacheEvent, FetchId, Level, LevelConf
 use policy::machine::Machine;
 use policy::precedence::Class;
 use policy::time::Time;
+use slab::Slab;
 use std::collections::VecDeque;
 
 /// Parameters of a world, except for its storage and traces.
@@ -72,11 +73,9 @@ pub struct World<S> {
     work: VecDeque<Work>,
     /// Client that may continue at this time, if no event is earlier.
     ready: Option<(Time, u32)>,
-    messages: Vec<Request>,
-    free_messages: Vec<u32>,
-    /// Fetches under way; the free places follow.
-    sent: Vec<Sent>,
-    free_sent: Vec<u32>,
+    messages: Slab<Request>,
+    /// Fetches under way.
+    sent: Slab<Sent>,
     passed_on: u64,
     streams: tally::Streams,
     samples: Vec<Sample>,
@@ -93,6 +92,12 @@ struct Node {
     outstanding: u64,
     /// Positions of its fetches in the world's table.
     names: Vec<u32>,
+}
+
+impl Node {
+    fn new(level: &LevelConfig, below: Option<u32>, linked: bool) -> Result<Node, cache::ConfigError> {
+        Ok(Node { level: Level::new(level.clone())?, below, linked, outstanding: 0, names: Vec::new() })
+    }
 }
 
 enum Event {
@@ -138,24 +143,12 @@ impl<S: Iterator<Item = Access>> World<S> {
                 let last = at + 1 == depth;
                 let below = if last { shared_first } else { nodes.len() as u32 + 1 };
                 let below = (!last || !config.shared.is_empty()).then_some(below);
-                nodes.push(Node {
-                    level: Level::new(level.clone())?,
-                    below,
-                    linked: last,
-                    outstanding: 0,
-                    names: Vec::new(),
-                });
+                nodes.push(Node::new(level, below, last)?);
             }
         }
         for (at, level) in config.shared.iter().enumerate() {
             let below = (at + 1 < config.shared.len()).then_some(nodes.len() as u32 + 1);
-            nodes.push(Node {
-                level: Level::new(level.clone())?,
-                below,
-                linked: false,
-                outstanding: 0,
-                names: Vec::new(),
-            });
+            nodes.push(Node::new(level, below, false)?);
         }
         Ok(World {
             nodes,
@@ -166,10 +159,8 @@ impl<S: Iterator<Item = Access>> World<S> {
             events: EventQueue::new(),
             work: VecDeque::new(),
             ready: None,
-            messages: Vec::new(),
-            free_messages: Vec::new(),
-            sent: Vec::new(),
-            free_sent: Vec::new(),
+            messages: Slab::new(),
+            sent: Slab::new(),
             passed_on: 0,
             streams: tally::Streams::default(),
             samples: Vec::new(),
@@ -232,8 +223,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         match event {
             Event::Arrive { client } => self.arrive(now, client),
             Event::Message { node, message } => {
-                let request = self.messages[message as usize];
-                self.free_messages.push(message);
+                let request = self.messages.remove(message as usize);
                 self.work.push_back(Work::Request { node, request });
             }
             Event::Reply { fetch } => self.work.push_back(Work::Reply { fetch }),
@@ -265,8 +255,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                 node
             }
             Work::Reply { fetch: at } => {
-                let Sent { node, fetch } = self.sent[at as usize];
-                self.free_sent.push(at);
+                let Sent { node, fetch } = self.sent.remove(at as usize);
                 let at = &mut self.nodes[node as usize];
                 assert!(at.outstanding > 0, "an answer to nothing");
                 at.outstanding -= 1;
@@ -274,7 +263,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                 node
             }
             // The fetch was answered in between, so there is nothing to mark.
-            Work::Hurry { at, sent } if self.sent[at as usize] != sent => return,
+            Work::Hurry { at, sent } if self.sent.get(at as usize) != Some(&sent) => return,
             Work::Hurry { at, sent } => {
                 let Some(below) = self.nodes[sent.node as usize].below else { return };
                 self.nodes[below as usize].level.handle(now, CacheEvent::Hurry(RequestId(u64::from(at))));
@@ -295,17 +284,7 @@ impl<S: Iterator<Item = Access>> World<S> {
     }
 
     fn send_down(&mut self, now: Time, node: u32, fetch: cache::Fetch) {
-        let sent = Sent { node, fetch: fetch.id };
-        let name = match self.free_sent.pop() {
-            Some(at) => {
-                self.sent[at as usize] = sent;
-                at
-            }
-            None => {
-                self.sent.push(sent);
-                (self.sent.len() - 1) as u32
-            }
-        };
+        let name = self.sent.insert(Sent { node, fetch: fetch.id }) as u32;
         let Node { below, linked, outstanding, names, .. } = &mut self.nodes[node as usize];
         *outstanding += 1;
         let place = fetch.id.place();
@@ -354,11 +333,7 @@ impl<S: Iterator<Item = Access>> World<S> {
             self.work.push_back(Work::Request { node, request });
             return;
         }
-        let message = self.free_messages.pop().unwrap_or_else(|| {
-            self.messages.push(request);
-            (self.messages.len() - 1) as u32
-        });
-        self.messages[message as usize] = request;
+        let message = self.messages.insert(request) as u32;
         self.events.push(at, Rank::Completion, Event::Message { node, message });
     }
 

@@ -7,6 +7,7 @@
 use super::Merging;
 use policy::precedence::Class;
 use policy::time::Time;
+use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A request for a device: `count` sectors of 512 bytes.
@@ -70,10 +71,8 @@ struct Line {
 /// All requests of one queue.
 #[derive(Debug)]
 pub(super) struct Pending {
-    entries: Vec<Entry>,
-    free: Vec<u32>,
-    tags: Vec<Tag>,
-    free_tags: Vec<u32>,
+    entries: Slab<Entry>,
+    tags: Slab<Tag>,
     /// Tags of the requests among the prefetches. Pieces of one request of an array share a tag.
     prefetches: BTreeSet<(u64, u32)>,
     /// Lines of awaited reads, prefetches and writes.
@@ -100,10 +99,8 @@ impl Pending {
     pub(super) fn new() -> Pending {
         let line = || Line { first: NONE, last: NONE, sorted: BTreeMap::new() };
         Pending {
-            entries: Vec::new(),
-            free: Vec::new(),
-            tags: Vec::new(),
-            free_tags: Vec::new(),
+            entries: Slab::new(),
+            tags: Slab::new(),
             prefetches: BTreeSet::new(),
             lines: [line(), line(), line()],
             reads: AWAITED,
@@ -198,17 +195,8 @@ impl Pending {
             tag_last: tag,
             waits: true,
         };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.entries[slot as usize] = entry;
-                slot
-            }
-            None => {
-                self.entries.push(entry);
-                (self.entries.len() - 1) as u32
-            }
-        };
-        self.link(slot);
+        let slot = self.entries.insert(entry);
+        self.link(slot as u32);
     }
 
     /// Appends a request to its line.
@@ -299,31 +287,19 @@ impl Pending {
 
     /// Removes `slot`, which was taken, and calls `tag` for each of its tags.
     pub(super) fn finish(&mut self, slot: Slot, mut tag: impl FnMut(u64)) -> Io {
-        let entry = self.entries[slot.0 as usize];
+        let entry = self.entries.remove(slot.0 as usize);
         assert!(!entry.waits, "a request is done that was not started");
         let mut at = entry.tag_first;
         while at != NONE {
-            let Tag { tag: name, next } = self.tags[at as usize];
+            let Tag { tag: name, next } = self.tags.remove(at as usize);
             tag(name);
-            self.free_tags.push(at);
             at = next;
         }
-        self.free.push(slot.0);
         entry.io
     }
 
     fn new_tag(&mut self, tag: u64) -> u32 {
-        let entry = Tag { tag, next: NONE };
-        match self.free_tags.pop() {
-            Some(at) => {
-                self.tags[at as usize] = entry;
-                at
-            }
-            None => {
-                self.tags.push(entry);
-                (self.tags.len() - 1) as u32
-            }
-        }
+        self.tags.insert(Tag { tag, next: NONE }) as u32
     }
 
     fn append_tag(&mut self, slot: u32, tag: u64) {
@@ -357,7 +333,7 @@ impl Pending {
 }
 
 /// Returns the tags of a chain from `at` on.
-fn chain(tags: &[Tag], at: u32) -> impl Iterator<Item = u64> {
+fn chain(tags: &Slab<Tag>, at: u32) -> impl Iterator<Item = u64> {
     let tag = move |at: u32| (at != NONE).then(|| tags[at as usize]);
     std::iter::successors(tag(at), move |before| tag(before.next)).map(|tag| tag.tag)
 }

@@ -5,15 +5,15 @@ use crate::event::Rank;
 use crate::latency::Latencies;
 use policy::cache::{Request, RequestId, Span};
 use policy::time::Time;
+use slab::Slab;
 
 pub(super) struct Client<S> {
     source: S,
     next: Option<Access>,
     /// Time of the last request, and its time in the trace.
     last: Option<(Time, Time)>,
-    /// Requests under way, by number; the free numbers follow.
-    issued: Vec<Issued>,
-    free: Vec<u32>,
+    /// Requests under way, by number.
+    issued: Slab<Issued>,
     pub(super) reads: Latencies,
     pub(super) writes: u64,
     pub(super) read_blocks: u64,
@@ -52,8 +52,7 @@ impl<S> Client<S> {
             source,
             next: None,
             last: None,
-            issued: Vec::new(),
-            free: Vec::new(),
+            issued: Slab::new(),
             reads: Latencies::default(),
             writes: 0,
             read_blocks: 0,
@@ -68,7 +67,7 @@ impl<S> Client<S> {
     }
 
     pub(super) fn outstanding(&self) -> usize {
-        self.issued.len() - self.free.len()
+        self.issued.len()
     }
 }
 
@@ -108,20 +107,11 @@ impl<S: Iterator<Item = Access>> World<S> {
         let access = entry.next.take().expect("an arrival was scheduled for a request");
         entry.last = Some((now, access.at));
         let issued = Issued { at: now, stream: access.stream, span: access.span, write: access.write };
-        let number = match entry.free.pop() {
-            Some(number) => {
-                entry.issued[number as usize] = issued;
-                number
-            }
-            None => {
-                entry.issued.push(issued);
-                (entry.issued.len() - 1) as u32
-            }
-        };
+        let number = entry.issued.insert(issued);
         let blocks = u64::from(access.span.len);
         *(if access.write { &mut entry.written_blocks } else { &mut entry.read_blocks }) += blocks;
         let request = Request {
-            id: RequestId(u64::from(number)),
+            id: RequestId(number as u64),
             span: access.span,
             demand_len: access.span.len,
             stream: access.stream,
@@ -139,8 +129,7 @@ impl<S: Iterator<Item = Access>> World<S> {
     /// Records the answer to a request of `client`.
     pub(super) fn respond(&mut self, now: Time, client: u32, request: RequestId) {
         let entry = &mut self.clients[client as usize];
-        let issued = entry.issued[request.0 as usize];
-        entry.free.push(request.0 as u32);
+        let issued = entry.issued.remove(request.0 as usize);
         let took = now - issued.at;
         if self.config.log {
             let Issued { at, stream, span, write } = issued;
