@@ -55,7 +55,7 @@ pub(super) struct State {
     waiting: Option<(u32, Time)>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Owner {
     owner: u32,
     last_end: u64,
@@ -72,14 +72,7 @@ pub(super) enum Dispatch {
 
 impl State {
     pub(super) fn new(config: Anticipatory) -> State {
-        let owner = Owner {
-            owner: u32::MAX,
-            last_end: 0,
-            last_done: Time::ZERO,
-            think_mean_ns: 0,
-            seek_mean_sectors: 0,
-            samples: 0,
-        };
+        let owner = Owner { owner: u32::MAX, ..Owner::default() };
         State { config, write: false, batch_until: Time::ZERO, head: 0, owners: vec![owner; OWNERS], waiting: None }
     }
 
@@ -91,8 +84,7 @@ impl State {
         let think_max = self.config.think_max.0;
         let entry = &mut self.owners[io.owner as usize % OWNERS];
         if entry.owner != io.owner {
-            *entry = Owner { owner: io.owner, last_end: io.end(), last_done: now, samples: 0, ..*entry };
-            (entry.think_mean_ns, entry.seek_mean_sectors) = (0, 0);
+            *entry = Owner { owner: io.owner, last_end: io.end(), last_done: now, ..Owner::default() };
             return;
         }
         let think = (now - entry.last_done).0.min(think_max);

@@ -66,6 +66,7 @@ struct Stub {
 }
 
 /// All stubs and the tasks on them.
+#[derive(Default)]
 pub(super) struct Files {
     count: u64,
     /// Stubs that have changed since the start.
@@ -84,16 +85,7 @@ pub(super) struct Files {
 
 impl Files {
     pub fn new(nodes: u64) -> Files {
-        Files {
-            count: COMMON + OWN * nodes,
-            stubs: BTreeMap::new(),
-            tasks: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            moves: BTreeMap::new(),
-            written: BTreeSet::new(),
-            behind: BTreeSet::new(),
-            begun: 0,
-        }
+        Files { count: COMMON + OWN * nodes, ..Files::default() }
     }
 
     fn stub(&self, key: u64) -> Stub {

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 const DISTINCT_MAX: usize = 1 << 22;
 
 /// A running census of records.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Census {
     counts: [u64; 4],
     bytes: [u64; 4],
@@ -102,25 +102,7 @@ pub struct Report {
 impl Census {
     /// Creates an empty census; the footprint is counted in blocks of that size.
     pub fn new(block_bytes: u32) -> Census {
-        Census {
-            counts: [0; 4],
-            bytes: [0; 4],
-            length_min: u32::MAX,
-            length_max: 0,
-            first_ns: 0,
-            last_ns: 0,
-            previous_ns: 0,
-            out_of_order: 0,
-            gap_sum_s: 0.0,
-            gap_squares_s2: 0.0,
-            address_end: 0,
-            references: 0,
-            footprint: Footprint::new(block_bytes),
-            sequential: Sequential::default(),
-            clients: HashSet::new(),
-            devices: HashSet::new(),
-            files: HashSet::new(),
-        }
+        Census { length_min: u32::MAX, footprint: Footprint::new(block_bytes), ..Census::default() }
     }
 
     /// Counts a record.

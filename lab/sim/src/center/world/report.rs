@@ -120,7 +120,7 @@ pub struct Report {
 }
 
 /// Counters of a running simulation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tally {
     pub waiting: u64,
     pub busy: u64,
@@ -137,18 +137,7 @@ pub(super) struct Tally {
 impl Tally {
     /// Creates the counters, with `snapshots` samples up to `end`.
     pub fn new(end: Time, snapshots: u32) -> Tally {
-        Tally {
-            waiting: 0,
-            busy: 0,
-            failures: 0,
-            requeued: 0,
-            last_end: Time::ZERO,
-            useful: 0.0,
-            held: 0.0,
-            samples: Vec::with_capacity(snapshots as usize),
-            every: (end.0 / u64::from(snapshots)).max(1),
-            end,
-        }
+        Tally { every: (end.0 / u64::from(snapshots)).max(1), end, ..Tally::default() }
     }
 
     /// Records the end of a job's allocation in processor-seconds; `useful` is the part of a run that succeeded.

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 const WORDS_MAX: usize = 32 << 20;
 
 /// The set of blocks touched so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Footprint {
     block_bytes: u32,
     /// Bitmaps by address space and number of the word.
@@ -27,8 +27,7 @@ impl Footprint {
     }
 
     fn with_words_max(block_bytes: u32, words_max: usize) -> Footprint {
-        let block_bytes = block_bytes.max(1);
-        Footprint { block_bytes, words: HashMap::new(), words_max, last: None, blocks: 0, exact: true }
+        Footprint { block_bytes: block_bytes.max(1), words_max, exact: true, ..Footprint::default() }
     }
 
     /// Adds the blocks of a record; returns their number.

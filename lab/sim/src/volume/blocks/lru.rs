@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Order of use of at most `capacity` locations.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lru {
     capacity: usize,
     used: u64,
@@ -14,7 +14,7 @@ pub(super) struct Lru {
 
 impl Lru {
     pub(super) fn new(capacity: usize) -> Lru {
-        Lru { capacity, used: 0, held: BTreeMap::new(), order: BTreeMap::new() }
+        Lru { capacity, ..Lru::default() }
     }
 
     /// Records an access; returns whether it hit, and the evicted location with its dirty flag. `None`: the cache has
