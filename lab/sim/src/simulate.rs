@@ -4,6 +4,7 @@ mod instant;
 mod report;
 mod workload;
 
+pub(crate) use report::short;
 pub use report::{LevelFigures, Report, Times, rounded};
 pub use workload::{Workload, reader};
 

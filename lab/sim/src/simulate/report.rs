@@ -43,7 +43,7 @@ pub struct Report {
     pub link_replies: u64,
     /// Response times per stream, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub streams: Vec<StreamFigures>,
+    pub streams: Vec<StreamTally>,
 }
 
 /// A distribution of response times, in milliseconds.
@@ -127,27 +127,12 @@ pub struct LevelStream {
     pub prefetch_wasted: u64,
 }
 
-/// Response times of one stream.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct StreamFigures {
-    /// Number of the stream.
-    pub stream: u32,
-    /// Number of reads.
-    pub reads: u64,
-    /// Mean response time of its reads.
-    #[serde(serialize_with = "short")]
-    pub mean_ms: f64,
-    /// Largest response time of its reads.
-    #[serde(serialize_with = "short")]
-    pub max_ms: f64,
-}
-
 /// Rounds to twelve significant digits, so that a value that was read back is written identically.
 pub fn rounded(value: f64) -> f64 {
     format!("{value:.11e}").parse().unwrap_or(value)
 }
 
-fn short<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn short<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(rounded(*value))
 }
 
@@ -172,7 +157,7 @@ impl Report {
             disk_wait_ms: tally.storage.waited_ns as f64 / started / 1e6,
             disk_busy: per_second(tally.storage_busy_ns as f64 / 1e9),
             link_replies: tally.link_replies,
-            streams: tally.streams.iter().map(StreamFigures::new).collect(),
+            streams: tally.streams.clone(),
         }
     }
 }
@@ -224,11 +209,5 @@ impl LevelStream {
             prefetch_used: stats.prefetch_used,
             prefetch_wasted: stats.prefetch_wasted,
         }
-    }
-}
-
-impl StreamFigures {
-    fn new(stream: &StreamTally) -> StreamFigures {
-        StreamFigures { stream: stream.stream, reads: stream.reads, mean_ms: stream.mean_ms, max_ms: stream.max_ms }
     }
 }

@@ -3,8 +3,10 @@
 use super::{Access, World};
 use crate::block;
 use crate::latency::Latencies;
+use crate::simulate::short;
 use policy::cache::{Stats, StreamStats};
 use policy::time::Time;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Results of a run.
@@ -50,15 +52,17 @@ pub struct LevelTally {
 }
 
 /// Response times of one stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StreamTally {
     /// Number of the stream.
     pub stream: u32,
     /// Number of reads.
     pub reads: u64,
     /// Mean response time of its reads.
+    #[serde(serialize_with = "short")]
     pub mean_ms: f64,
     /// Largest response time of its reads.
+    #[serde(serialize_with = "short")]
     pub max_ms: f64,
 }
 
@@ -120,45 +124,15 @@ fn stream((&stream, &(reads, sum, max)): (&u32, &(u64, u64, u64))) -> StreamTall
 
 /// Adds the counters of one level to those of others.
 pub(crate) fn add(sum: &mut Stats, one: &Stats) {
-    // Destructured by name, so that a new counter cannot be forgotten here.
-    let Stats {
-        requests,
-        asked,
-        hit,
-        late,
-        missed,
-        silent,
-        bypassed,
-        written,
-        fetches,
-        prefetches,
-        fetched,
-        prefetched,
-        prefetch_used,
-        prefetch_late,
-        prefetch_wasted,
-        prefetch_dropped,
-        passed_through,
-        evicted,
-        failed,
-    } = *one;
-    sum.requests += requests;
-    sum.asked += asked;
-    sum.hit += hit;
-    sum.late += late;
-    sum.missed += missed;
-    sum.silent += silent;
-    sum.bypassed += bypassed;
-    sum.written += written;
-    sum.fetches += fetches;
-    sum.prefetches += prefetches;
-    sum.fetched += fetched;
-    sum.prefetched += prefetched;
-    sum.prefetch_used += prefetch_used;
-    sum.prefetch_late += prefetch_late;
-    sum.prefetch_wasted += prefetch_wasted;
-    sum.prefetch_dropped += prefetch_dropped;
-    sum.passed_through += passed_through;
-    sum.evicted += evicted;
-    sum.failed += failed;
+    macro_rules! add {
+        ($($counter:ident)*) => {
+            // Destructured by name, so that a new counter cannot be forgotten here.
+            let Stats { $($counter),* } = one;
+            $(sum.$counter += $counter;)*
+        };
+    }
+    add! {
+        requests asked hit late missed silent bypassed written fetches prefetches fetched prefetched
+        prefetch_used prefetch_late prefetch_wasted prefetch_dropped passed_through evicted failed
+    }
 }
