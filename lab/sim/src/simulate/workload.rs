@@ -66,49 +66,42 @@ impl Workload {
         let (mut drawn, mut calls, mut crossing) = (false, 1, 0.0);
         let mut skewed = SkewedShape::default();
         let (mut theta, mut spot, mut shift) = (1.0, 0.05, 20_000);
+        let is_skewed = matches!(name, "zipf" | "hotspot" | "scan" | "scan-over");
         for part in rest.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
-            let number = || value.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
-            let list = || value.split('/').map(|n| n.parse::<f64>().ok()).collect::<Option<Vec<_>>>();
             let not_a_number = || wrong("a parameter's value is a number that is not negative");
+            let within = |least: f64, most: f64| {
+                let number = value.parse::<f64>().ok().filter(|number| (least..=most).contains(number));
+                number.ok_or_else(not_a_number)
+            };
+            let number = || within(0.0, f64::MAX);
+            let above_0 = || within(f64::MIN_POSITIVE, f64::MAX);
+            let share = || within(0.0, 1.0);
+            let list = || {
+                let numbers = value.split('/').map(|n| n.parse::<f64>().ok()).collect::<Option<Vec<_>>>();
+                numbers.ok_or_else(not_a_number)
+            };
             match (name, key) {
-                ("oltp" | "web" | "multi" | "queries" | "webserver", "scale") => {
-                    scale = number().filter(|n| *n > 0.0).ok_or_else(not_a_number)?;
-                }
-                ("oltp" | "web" | "multi", "calls") => calls = number().ok_or_else(not_a_number)?.max(1.0) as u64,
-                ("oltp" | "web" | "multi", "crossing") => crossing = number().ok_or_else(not_a_number)?.min(1.0),
-                ("oltp", "reads") => reads = number().filter(|n| *n <= 1.0).ok_or_else(not_a_number)?,
-                ("vod", "drawn") => drawn = number().ok_or_else(not_a_number)? > 0.0,
-                ("vod", "streams") => streams = number().ok_or_else(not_a_number)? as u32,
-                ("vod", "random") => random = number().ok_or_else(not_a_number)? as u32,
-                ("vod" | "copies" | "downloads" | "rates", "seconds") => {
-                    seconds = number().ok_or_else(not_a_number)? as u64;
-                }
-                ("zipf" | "hotspot" | "scan" | "scan-over", "footprint") => {
-                    skewed.footprint_bytes = (number().ok_or_else(not_a_number)? * 1_048_576.0) as u64;
-                }
-                ("zipf" | "hotspot" | "scan" | "scan-over", "request") => {
-                    let bytes = number().filter(|n| (0.5..=1_048_576.0).contains(n)).ok_or_else(not_a_number)? * 1024.0;
-                    skewed.request_bytes = bytes as u32;
-                }
-                ("zipf" | "hotspot" | "scan" | "scan-over", "requests") => {
-                    skewed.requests = number().ok_or_else(not_a_number)? as u64;
-                }
-                ("zipf" | "hotspot" | "scan" | "scan-over", "writes") => {
-                    skewed.write_share = number().filter(|n| *n <= 1.0).ok_or_else(not_a_number)?;
-                }
-                ("zipf" | "hotspot" | "scan" | "scan-over", "rate") => {
-                    skewed.rate_per_s = number().filter(|n| *n > 0.0).ok_or_else(not_a_number)?;
-                }
-                ("zipf" | "hotspot" | "scan-over", "scatter") => {
-                    skewed.scattered = number().ok_or_else(not_a_number)? > 0.0;
-                }
-                ("zipf" | "scan-over", "theta") => theta = number().ok_or_else(not_a_number)?,
-                ("hotspot", "spot") => spot = number().filter(|n| *n <= 1.0).ok_or_else(not_a_number)?,
-                ("hotspot", "shift") => shift = number().filter(|n| *n >= 1.0).ok_or_else(not_a_number)? as u64,
-                ("rates", "rates") => rates = list().ok_or_else(not_a_number)?,
-                ("rates", "sigma") => sigmas = list().ok_or_else(not_a_number)?,
-                ("rates", "gaps") => gaps = list().ok_or_else(not_a_number)?,
+                ("oltp" | "web" | "multi" | "queries" | "webserver", "scale") => scale = above_0()?,
+                ("oltp" | "web" | "multi", "calls") => calls = number()?.max(1.0) as u64,
+                ("oltp" | "web" | "multi", "crossing") => crossing = number()?.min(1.0),
+                ("oltp", "reads") => reads = share()?,
+                ("vod", "drawn") => drawn = number()? > 0.0,
+                ("vod", "streams") => streams = number()? as u32,
+                ("vod", "random") => random = number()? as u32,
+                ("vod" | "copies" | "downloads" | "rates", "seconds") => seconds = number()? as u64,
+                (_, "footprint") if is_skewed => skewed.footprint_bytes = (number()? * 1_048_576.0) as u64,
+                (_, "request") if is_skewed => skewed.request_bytes = (within(0.5, 1_048_576.0)? * 1024.0) as u32,
+                (_, "requests") if is_skewed => skewed.requests = number()? as u64,
+                (_, "writes") if is_skewed => skewed.write_share = share()?,
+                (_, "rate") if is_skewed => skewed.rate_per_s = above_0()?,
+                ("zipf" | "hotspot" | "scan-over", "scatter") => skewed.scattered = number()? > 0.0,
+                ("zipf" | "scan-over", "theta") => theta = number()?,
+                ("hotspot", "spot") => spot = share()?,
+                ("hotspot", "shift") => shift = within(1.0, f64::MAX)? as u64,
+                ("rates", "rates") => rates = list()?,
+                ("rates", "sigma") => sigmas = list()?,
+                ("rates", "gaps") => gaps = list()?,
                 _ => return Err(wrong(&format!("`{name}` has no parameter `{key}`"))),
             }
         }
