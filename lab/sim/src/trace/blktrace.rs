@@ -9,9 +9,8 @@
 
 use super::bytes::Bytes;
 use super::fields;
-use super::fixed::{RecordFormat, Step, u16_at, u32_at, u64_at};
 use super::interned::Names;
-use super::lines::Line;
+use super::records::{Line, RecordFormat, Step, u16_at, u32_at, u64_at};
 use super::{Error, Flags, Op, Passed, Reason, Record};
 
 const HEADER_BYTES: usize = 48;
@@ -130,8 +129,8 @@ fn swap(record: &mut [u8; HEADER_BYTES]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::fixed::Fixed;
     use crate::trace::origin::Origin;
+    use crate::trace::records::Records;
     use crate::trace::{Accounting, Reader};
     use std::path::Path;
 
@@ -163,7 +162,7 @@ mod tests {
 
     fn read(data: Vec<u8>) -> (Vec<Record>, Accounting) {
         let bytes = Bytes::decompress(Path::new("t"), std::io::Cursor::new(data)).unwrap();
-        let mut reader = Fixed::new(bytes, Blktrace::new(b'Q'), true, Origin::at_first_record());
+        let mut reader = Records::new(bytes, Blktrace::new(b'Q'), true, Origin::at_first_record());
         let seen = reader.by_ref().map(|r| r.unwrap()).collect();
         (seen, reader.accounting().clone())
     }

@@ -5,7 +5,8 @@
 
 use super::fields::{self, Fields, Separated};
 use super::interned::Names;
-use super::lines::{Line, LineFormat};
+use super::lines::LineFormat;
+use super::records::Line;
 use super::{Op, Passed, Reason, Record, TimeUnit};
 
 /// First line of a recording of `entrepot trace record`, and its columns.

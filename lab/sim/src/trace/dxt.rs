@@ -7,7 +7,8 @@
 
 use super::fields::{self, Fields, need};
 use super::interned::Names;
-use super::lines::{Line, LineFormat};
+use super::lines::LineFormat;
+use super::records::Line;
 use super::{Op, Passed, Reason, Record};
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -9,7 +9,8 @@
 
 use super::fields::{self, Fields, need};
 use super::interned::Names;
-use super::lines::{Line, LineFormat};
+use super::lines::LineFormat;
+use super::records::Line;
 use super::{Op, Passed, Reason, Record};
 
 const MICROSECOND_NS: u64 = 1_000;

@@ -1,24 +1,14 @@
-//! Reader of text formats: finds the lines, calls the format's parser, keeps the accounts.
+//! Text formats: finds the lines of a file, and calls the format's parser.
 
 use super::bytes::Bytes;
-use super::intake::{Intake, within};
-use super::origin::Origin;
-use super::{Accounting, Error, Passed, Reader, Reason, Record};
+use super::records::{Line, RecordFormat, Step};
+use super::{Error, Reason};
 
 /// Maximum length of a line in known formats, so that a file without line ends does not fill memory.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Most bytes of a malformed line in an error message.
 const SEEN_BYTES_MAX: usize = 80;
-
-/// A parsed line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
-    /// A line with a request.
-    Record(Record),
-    /// A correct line without a request.
-    Passed(Passed),
-}
 
 /// A text format: a parser from a line to a record, with its state.
 pub(super) trait LineFormat: Send {
@@ -39,103 +29,91 @@ pub(super) trait LineFormat: Send {
     }
 }
 
-/// Reader of a text format.
+/// A text format as a format of records.
 pub(super) struct Lines<F> {
-    bytes: Bytes,
     format: F,
-    intake: Intake,
-    done: bool,
+    /// Whether the end of a line that was too long is still to find.
+    in_long_line: bool,
 }
 
 impl<F: LineFormat> Lines<F> {
-    pub(super) fn new(bytes: Bytes, format: F, lenient: bool, origin: Origin) -> Lines<F> {
-        let intake = Intake::new(bytes.path(), lenient, origin);
-        Lines { bytes, format, intake, done: false }
-    }
-
-    /// Finds the next line: its length, and the bytes to consume. `None` at the end of the file.
-    fn find(&mut self) -> Result<Option<LineEnd>, Error> {
-        let mut searched = 0;
-        loop {
-            if let Some(at) = memchr::memchr(b'\n', &self.bytes.held()[searched..]) {
-                let length = searched + at;
-                return Ok(Some(LineEnd { length, used: length + 1, whole: length <= LINE_BYTES_MAX }));
-            }
-            searched = self.bytes.held().len();
-            if searched > LINE_BYTES_MAX {
-                return Ok(Some(LineEnd { length: LINE_BYTES_MAX, used: searched, whole: false }));
-            }
-            if self.bytes.want(searched + 1)? == searched {
-                let found = LineEnd { length: searched, used: searched, whole: true };
-                return Ok((searched > 0).then_some(found));
-            }
-        }
-    }
-
-    /// Consumes the rest of a line that was too long.
-    fn skip_to_end_of_line(&mut self) -> Result<(), Error> {
-        while self.bytes.want(1)? > 0 {
-            match memchr::memchr(b'\n', self.bytes.held()) {
-                Some(at) => {
-                    self.bytes.advance(at + 1);
-                    return Ok(());
-                }
-                None => self.bytes.advance(usize::MAX),
-            }
-        }
-        Ok(())
-    }
-
-    fn next_record(&mut self) -> Result<Option<Record>, Error> {
-        while let Some(found) = self.find()? {
-            let line = &self.bytes.held()[..found.length];
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let read = within(if found.whole { self.format.line(line) } else { Err(Reason::LineTooLong) });
-            let seen = if self.intake.stops_at(&read) { printable(line) } else { String::new() };
-            let line_goes_on = !found.whole && self.bytes.held().get(found.used - 1) != Some(&b'\n');
-            self.bytes.advance(found.used);
-            if line_goes_on {
-                self.skip_to_end_of_line()?;
-            }
-            if let Some(record) = self.intake.take(read, self.format.expected(), || seen)? {
-                return Ok(Some(record));
-            }
-        }
-        Ok(None)
+    pub(super) fn of(format: F) -> Lines<F> {
+        Lines { format, in_long_line: false }
     }
 }
 
-struct LineEnd {
-    length: usize,
-    used: usize,
-    whole: bool,
-}
+impl<F: LineFormat> RecordFormat for Lines<F> {
+    const EXPECTED: &'static str = F::EXPECTED;
 
-fn printable(line: &[u8]) -> String {
-    let shown = String::from_utf8_lossy(&line[..line.len().min(SEEN_BYTES_MAX)]);
-    shown.chars().map(|c| if c.is_control() { '\u{b7}' } else { c }).collect()
-}
-
-impl<F: LineFormat> Iterator for Lines<F> {
-    type Item = Result<Record, Error>;
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let next = self.next_record().transpose();
-        self.done = !matches!(next, Some(Ok(_)));
-        next
+    fn expected(&self) -> &'static str {
+        self.format.expected()
     }
-}
 
-impl<F: LineFormat> Reader for Lines<F> {
-    fn accounting(&self) -> &Accounting {
-        &self.intake.accounting
+    fn record(&mut self, bytes: &mut Bytes) -> Result<Option<Step>, Error> {
+        if std::mem::take(&mut self.in_long_line) {
+            skip_to_end_of_line(bytes)?;
+        }
+        let Some(LineEnd { length, used, whole }) = find(bytes)? else { return Ok(None) };
+        let line = &bytes.held()[..length];
+        let what = if whole { self.format.line(without_return(line)) } else { Err(Reason::LineTooLong) };
+        self.in_long_line = !whole && bytes.held()[used - 1] != b'\n';
+        Ok(Some(Step { what, used: Some(used) }))
+    }
+
+    fn seen(&self, bytes: &Bytes) -> String {
+        let line = bytes.held().split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let line = without_return(line);
+        let shown = String::from_utf8_lossy(&line[..line.len().min(SEEN_BYTES_MAX)]);
+        shown.chars().map(|c| if c.is_control() { '\u{b7}' } else { c }).collect()
     }
 
     fn has_times(&self) -> bool {
         self.format.has_times()
     }
+}
+
+struct LineEnd {
+    length: usize,
+    /// Bytes to consume.
+    used: usize,
+    whole: bool,
+}
+
+/// Finds the end of the next line. `None` at the end of the file.
+fn find(bytes: &mut Bytes) -> Result<Option<LineEnd>, Error> {
+    let mut searched = 0;
+    loop {
+        if let Some(at) = memchr::memchr(b'\n', &bytes.held()[searched..]) {
+            let length = searched + at;
+            return Ok(Some(LineEnd { length, used: length + 1, whole: length <= LINE_BYTES_MAX }));
+        }
+        searched = bytes.held().len();
+        if searched > LINE_BYTES_MAX {
+            return Ok(Some(LineEnd { length: LINE_BYTES_MAX, used: searched, whole: false }));
+        }
+        if bytes.want(searched + 1)? == searched {
+            let found = LineEnd { length: searched, used: searched, whole: true };
+            return Ok((searched > 0).then_some(found));
+        }
+    }
+}
+
+/// Consumes the rest of a line that was too long.
+fn skip_to_end_of_line(bytes: &mut Bytes) -> Result<(), Error> {
+    while bytes.want(1)? > 0 {
+        match memchr::memchr(b'\n', bytes.held()) {
+            Some(at) => {
+                bytes.advance(at + 1);
+                return Ok(());
+            }
+            None => bytes.advance(usize::MAX),
+        }
+    }
+    Ok(())
+}
+
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 #[cfg(test)]

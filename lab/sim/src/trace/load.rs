@@ -4,7 +4,8 @@
 //! The preamble is everything before the first line with three semicolons; there may be several, or none.
 
 use super::fields::{self, Separated, need};
-use super::lines::{Line, LineFormat};
+use super::lines::LineFormat;
+use super::records::Line;
 use super::{Flags, Op, Passed, Reason, Record};
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -5,7 +5,8 @@
 
 use super::fields::{self, Separated, need};
 use super::interned::Names;
-use super::lines::{Line, LineFormat};
+use super::lines::LineFormat;
+use super::records::Line;
 use super::{Op, Passed, Reason, Record};
 
 const FILETIME_NS: u64 = 100;

@@ -11,8 +11,7 @@
 //! end mark was truncated.
 
 use super::bytes::Bytes;
-use super::fixed::{RecordFormat, Step, u16_at, u32_at, u64_at};
-use super::lines::Line;
+use super::records::{Line, RecordFormat, Step, u16_at, u32_at, u64_at};
 use super::{Error, Flags, Op, Passed, Reason, Record};
 
 /// First bytes of a file in our format.
@@ -163,8 +162,8 @@ impl RecordFormat for Native {
 mod tests {
     use super::*;
     use crate::trace::Reader;
-    use crate::trace::fixed::Fixed;
     use crate::trace::origin::Origin;
+    use crate::trace::records::Records;
     use std::path::Path;
 
     fn file(records: &[Record]) -> Vec<u8> {
@@ -188,7 +187,7 @@ mod tests {
 
     fn read(data: Vec<u8>) -> (Vec<Record>, Option<Reason>) {
         let bytes = Bytes::decompress(Path::new("t"), std::io::Cursor::new(data)).unwrap();
-        let mut reader = Fixed::new(bytes, Native::default(), false, Origin::as_given());
+        let mut reader = Records::new(bytes, Native::default(), false, Origin::as_given());
         let (mut seen, mut damage) = (Vec::new(), None);
         for next in reader.by_ref() {
             match next {

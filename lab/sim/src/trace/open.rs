@@ -3,10 +3,10 @@
 use super::bytes::Bytes;
 use super::csv::{self, Columns, Csv, Known};
 use super::detect::{self, Identity};
-use super::fixed::Fixed;
 use super::lines::Lines;
 use super::merged::Merged;
 use super::origin::Origin;
+use super::records::Records;
 use super::sorted::Sorted;
 use super::{Error, Format, Options, Reader, TimeUnit};
 use super::{blkparse, blktrace, dxt, fio, load, msr, native, oracle, vscsi};
@@ -47,17 +47,19 @@ pub(super) fn read(mut bytes: Bytes, options: &Options, alone: bool) -> Result<B
     let origin = if alone && format.has_absolute_times() { Origin::at_first_record() } else { Origin::as_given() };
     let o = options;
     let known = |bytes, format: &Known, unit| {
-        done(Lines::new(bytes, Csv::known(format, block_bytes, unit), o.lenient, origin), o)
+        done(Records::new(bytes, Lines::of(Csv::known(format, block_bytes, unit)), o.lenient, origin), o)
     };
     Ok(match format {
-        Format::Native => done(Fixed::new(bytes, native::Native::default(), o.lenient, origin), o),
-        Format::OracleGeneral => done(Fixed::new(bytes, oracle::OracleGeneral { block_bytes }, o.lenient, origin), o),
-        Format::Blktrace => done(Fixed::new(bytes, blktrace::Blktrace::new(o.action), o.lenient, origin), o),
-        Format::Msr => done(Lines::new(bytes, msr::Msr::new(), o.lenient, origin), o),
-        Format::Load => done(Lines::new(bytes, load::Load::default(), o.lenient, origin), o),
-        Format::Blkparse => done(Lines::new(bytes, blkparse::Blkparse::new(o.action), o.lenient, origin), o),
-        Format::Fio => done(Lines::new(bytes, fio::Fio::new(), o.lenient, origin), o),
-        Format::Vscsi => done(Fixed::new(bytes, vscsi::Vscsi::default(), o.lenient, origin), o),
+        Format::Native => done(Records::new(bytes, native::Native::default(), o.lenient, origin), o),
+        Format::OracleGeneral => done(Records::new(bytes, oracle::OracleGeneral { block_bytes }, o.lenient, origin), o),
+        Format::Blktrace => done(Records::new(bytes, blktrace::Blktrace::new(o.action), o.lenient, origin), o),
+        Format::Msr => done(Records::new(bytes, Lines::of(msr::Msr::new()), o.lenient, origin), o),
+        Format::Load => done(Records::new(bytes, Lines::of(load::Load::default()), o.lenient, origin), o),
+        Format::Blkparse => {
+            done(Records::new(bytes, Lines::of(blkparse::Blkparse::new(o.action)), o.lenient, origin), o)
+        }
+        Format::Fio => done(Records::new(bytes, Lines::of(fio::Fio::new()), o.lenient, origin), o),
+        Format::Vscsi => done(Records::new(bytes, vscsi::Vscsi::default(), o.lenient, origin), o),
         Format::Spc => known(bytes, &Known::SPC, TimeUnit::S),
         Format::Disksim => known(bytes, &Known::DISKSIM, o.time_unit.unwrap_or(TimeUnit::Ns)),
         Format::Arc => known(bytes, &Known::ARC, TimeUnit::S),
@@ -69,11 +71,11 @@ pub(super) fn read(mut bytes: Bytes, options: &Options, alone: bool) -> Result<B
             let default = if bytes.head(heading.len())? == heading { recorded } else { "" };
             let columns = Columns::parse(o.columns.as_deref().unwrap_or(default), block_bytes);
             let columns = columns.map_err(|why| Error::Columns { path: bytes.path().to_owned(), why })?;
-            done(Lines::new(bytes, Csv::new(columns, block_bytes), o.lenient, origin), o)
+            done(Records::new(bytes, Lines::of(Csv::new(columns, block_bytes)), o.lenient, origin), o)
         }
         Format::Dxt => {
             // All writes of a file come before its reads, whatever their times.
-            let lines = Lines::new(bytes, dxt::Dxt::new(o.mpiio), o.lenient, origin);
+            let lines = Records::new(bytes, Lines::of(dxt::Dxt::new(o.mpiio)), o.lenient, origin);
             Box::new(Sorted::new(lines, o.sort_records_max))
         }
     })

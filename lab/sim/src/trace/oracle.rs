@@ -8,8 +8,7 @@
 //! one in about 2^51. Objects of size 0 are passed over, as in libCacheSim.
 
 use super::bytes::Bytes;
-use super::fixed::{RecordFormat, Step, u32_at, u64_at};
-use super::lines::Line;
+use super::records::{Line, RecordFormat, Step, u32_at, u64_at};
 use super::{Error, Passed, Reason, Record};
 
 const RECORD_BYTES: usize = 24;
@@ -55,8 +54,8 @@ impl RecordFormat for OracleGeneral {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::fixed::Fixed;
     use crate::trace::origin::Origin;
+    use crate::trace::records::Records;
     use crate::trace::{Malformed, Reader};
     use std::path::Path;
 
@@ -68,9 +67,9 @@ mod tests {
         r
     }
 
-    fn reader(data: Vec<u8>, lenient: bool) -> Fixed<OracleGeneral> {
+    fn reader(data: Vec<u8>, lenient: bool) -> Records<OracleGeneral> {
         let bytes = Bytes::decompress(Path::new("t"), std::io::Cursor::new(data)).unwrap();
-        Fixed::new(bytes, OracleGeneral { block_bytes: 4096 }, lenient, Origin::at_first_record())
+        Records::new(bytes, OracleGeneral { block_bytes: 4096 }, lenient, Origin::at_first_record())
     }
 
     #[test]

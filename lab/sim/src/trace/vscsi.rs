@@ -7,8 +7,7 @@
 //! Commands are those of SCSI; others than reads and writes move no data of a user and are passed over.
 
 use super::bytes::Bytes;
-use super::fixed::{RecordFormat, Step, u16_at, u32_at, u64_at};
-use super::lines::Line;
+use super::records::{Line, RecordFormat, Step, u16_at, u32_at, u64_at};
 use super::{Error, Op, Passed, Reason, Record};
 
 const SECTOR_BYTES: u64 = 512;
@@ -81,8 +80,8 @@ impl RecordFormat for Vscsi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::fixed::Fixed;
     use crate::trace::origin::Origin;
+    use crate::trace::records::Records;
     use std::path::Path;
 
     fn first(command: u16, sector: u64, us: u64) -> Vec<u8> {
@@ -100,7 +99,7 @@ mod tests {
     fn read(data: Vec<u8>) -> Vec<Record> {
         assert!(is_shape(&data));
         let bytes = Bytes::decompress(Path::new("t"), std::io::Cursor::new(data)).unwrap();
-        Fixed::new(bytes, Vscsi::default(), true, Origin::at_first_record()).map(|record| record.unwrap()).collect()
+        Records::new(bytes, Vscsi::default(), true, Origin::at_first_record()).map(|record| record.unwrap()).collect()
     }
 
     #[test]

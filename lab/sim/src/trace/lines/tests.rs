@@ -1,8 +1,9 @@
 //! Lines under test: ends of all kinds, unlimited lines, errors that end the trace or are counted.
 
 use super::*;
-use crate::trace::Malformed;
-use crate::trace::fields;
+use crate::trace::origin::Origin;
+use crate::trace::records::Records;
+use crate::trace::{Accounting, Malformed, Passed, Reader, Record, fields};
 use std::path::Path;
 
 /// One number per line.
@@ -20,7 +21,7 @@ impl LineFormat for Numbers {
 
 fn read(text: &[u8], lenient: bool) -> (Vec<u64>, Option<Malformed>, Accounting) {
     let bytes = Bytes::decompress(Path::new("t"), std::io::Cursor::new(text.to_vec())).unwrap();
-    let mut lines = Lines::new(bytes, Numbers, lenient, Origin::as_given());
+    let mut lines = Records::new(bytes, Lines::of(Numbers), lenient, Origin::as_given());
     let (mut seen, mut error) = (Vec::new(), None);
     for next in lines.by_ref() {
         match next {
