@@ -36,6 +36,7 @@ mod windows;
 mod write;
 
 pub use accounting::{Accounting, Passed, Reason};
+pub(crate) use bytes::decompressed;
 pub use census::{Census, Report};
 pub use csv::Columns;
 pub use detect::Identity;

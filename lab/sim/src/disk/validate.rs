@@ -6,10 +6,11 @@
 //! March 1994): the root mean square of the horizontal distance between the two distribution curves.
 
 use super::{Command, Disk, Model};
+use crate::trace::decompressed;
 use policy::time::Time;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// One measured request.
@@ -84,16 +85,9 @@ pub fn find(path: &Path, model: Option<&'static Model>) -> io::Result<Vec<(&'sta
     Ok(found)
 }
 
-/// Returns the text of a measurement, decompressed by its extension.
+/// Returns the text of a measurement, compressed or not.
 pub fn read(path: &Path) -> io::Result<String> {
-    let file = BufReader::new(File::open(path)?);
-    let mut text = String::new();
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("gz") => flate2::read::GzDecoder::new(file).read_to_string(&mut text)?,
-        Some("zst") => zstd::Decoder::new(file)?.read_to_string(&mut text)?,
-        _ => { file }.read_to_string(&mut text)?,
-    };
-    Ok(text)
+    io::read_to_string(decompressed(File::open(path)?)?)
 }
 
 /// Parses a measurement: one request per line.

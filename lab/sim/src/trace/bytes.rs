@@ -18,6 +18,21 @@ pub struct Bytes {
     at_end: bool,
 }
 
+/// The content of a stream, compressed or not, by its first bytes.
+pub(crate) fn decompressed(mut from: impl Read + Send + 'static) -> std::io::Result<Box<dyn Read + Send>> {
+    let mut magic = Vec::with_capacity(4);
+    from.by_ref().take(4).read_to_end(&mut magic)?;
+    let kind: [u8; 4] = std::array::from_fn(|i| magic.get(i).copied().unwrap_or(0));
+    let whole = std::io::Cursor::new(magic).chain(from);
+    Ok(match kind {
+        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::new(whole))),
+        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::stream::read::Decoder::new(whole)?),
+        [0xfd, b'7', b'z', b'X'] => Box::new(lzma_rust2::XzReader::new(BufReader::new(whole), true)),
+        [b'B', b'Z', b'h', _] => Box::new(bzip2_rs::DecoderReader::new(whole)),
+        _ => Box::new(whole),
+    })
+}
+
 impl Bytes {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Bytes, Error> {
@@ -30,19 +45,8 @@ impl Bytes {
     }
 
     /// Reads from any stream, compressed or not; `path` is for messages.
-    pub fn decompress(path: &Path, mut from: impl Read + Send + 'static) -> Result<Bytes, Error> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        let mut magic = Vec::with_capacity(4);
-        from.by_ref().take(4).read_to_end(&mut magic).map_err(io)?;
-        let kind: [u8; 4] = std::array::from_fn(|i| magic.get(i).copied().unwrap_or(0));
-        let whole = std::io::Cursor::new(magic).chain(from);
-        let from: Box<dyn Read + Send> = match kind {
-            [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::new(whole))),
-            [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::stream::read::Decoder::new(whole).map_err(io)?),
-            [0xfd, b'7', b'z', b'X'] => Box::new(lzma_rust2::XzReader::new(BufReader::new(whole), true)),
-            [b'B', b'Z', b'h', _] => Box::new(bzip2_rs::DecoderReader::new(whole)),
-            _ => Box::new(whole),
-        };
+    pub fn decompress(path: &Path, from: impl Read + Send + 'static) -> Result<Bytes, Error> {
+        let from = decompressed(from).map_err(|source| Error::Io { path: path.to_owned(), source })?;
         let (buffer, path) = (vec![0; BUFFER_BYTES], path.to_owned());
         Ok(Bytes { path, from, buffer, start: 0, end: 0, at_end: false })
     }
