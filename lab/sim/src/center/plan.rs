@@ -175,7 +175,8 @@ fn struck_metrics(done: &Done, bare: &Done, add: &mut impl FnMut(&'static str, f
     add("struck_saved_s", mean_sd(&extras).0);
 }
 
-fn mean_sd(values: &[f64]) -> (f64, f64) {
+/// Mean and standard deviation.
+pub(super) fn mean_sd(values: &[f64]) -> (f64, f64) {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;
     (mean, (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n).sqrt())

@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::center::checker::Promises;
+use crate::center::plan::mean_sd;
 use policy::time::Time;
 use serde::Serialize;
 
@@ -42,19 +43,10 @@ impl Waits {
         if n == 0 {
             return Waits::default();
         }
-        let mean = waits.iter().sum::<f64>() / n as f64;
-        let variance = waits.iter().map(|w| (w - mean) * (w - mean)).sum::<f64>() / n as f64;
+        let (mean_s, sd_s) = mean_sd(&waits);
         // Percentile by the nearest rank.
         let part = |p: usize| waits[(n * p).div_ceil(100).clamp(1, n) - 1];
-        Waits {
-            jobs: n as u64,
-            mean_s: mean,
-            sd_s: variance.sqrt(),
-            p50_s: part(50),
-            p90_s: part(90),
-            p99_s: part(99),
-            max_s: waits[n - 1],
-        }
+        Waits { jobs: n as u64, mean_s, sd_s, p50_s: part(50), p90_s: part(90), p99_s: part(99), max_s: waits[n - 1] }
     }
 }
 
