@@ -58,18 +58,13 @@ pub(super) struct Write {
     pub(super) bytes: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Application {
-    pub(super) mtbf_s: f64,
-}
-
 impl Load {
-    /// Returns the applications, and the checkpoints of a period in order of time.
-    pub(super) fn writes(&self) -> (Vec<Application>, Vec<Write>) {
+    /// Returns the MTBF of each application in seconds, and the checkpoints of a period in order of time.
+    pub(super) fn writes(&self) -> (Vec<f64>, Vec<Write>) {
         if self.listed.is_empty() {
-            let (applications, order) = self.applications();
+            let (mtbf_s, order) = self.applications();
             let write = |(n, app)| Write { at_s: self.arrival_s(n), app, bytes: self.job_bytes };
-            return (applications, order.into_iter().enumerate().map(write).collect());
+            return (mtbf_s, order.into_iter().enumerate().map(write).collect());
         }
         let mut rng = Rng::new(self.seed, 0);
         let mut writes = Vec::new();
@@ -86,7 +81,7 @@ impl Load {
             writes.extend((0..count as u32).map(write));
         }
         writes.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
-        (self.listed.iter().map(|of| Application { mtbf_s: of.mtbf_s }).collect(), writes)
+        (self.listed.iter().map(|of| of.mtbf_s).collect(), writes)
     }
 
     /// Returns the checkpoints of all periods in order of time: seconds from the start, application, bytes. A checkpoint
@@ -106,8 +101,8 @@ impl Load {
         all
     }
 
-    /// Returns the applications, and the order in which they write within a period.
-    pub(super) fn applications(&self) -> (Vec<Application>, Vec<u64>) {
+    /// Returns the MTBF of each application in seconds, and the order in which they write within a period.
+    pub(super) fn applications(&self) -> (Vec<f64>, Vec<u64>) {
         let mut rng = Rng::new(self.seed, 0);
         let total: f64 = self.classes.iter().map(|class| class.weight).sum();
         let mut applications = Vec::new();
@@ -118,7 +113,7 @@ impl Load {
             let Some(best) = deal(&self.classes, &mut credit, total) else { break };
             let app = applications.len() as u64;
             let (low, high) = self.mtbf_s;
-            applications.push(Application { mtbf_s: low + rng.unit() * (high - low) });
+            applications.push(low + rng.unit() * (high - low));
             let each = f64::from(self.classes[best].per_period.max(1));
             let offset = rng.unit() / each;
             for n in 0..self.classes[best].per_period.max(1) {
@@ -167,7 +162,7 @@ mod tests {
         let of = |n| counts.iter().filter(|&&count| count == n).count();
         assert_eq!(writes.len(), 60);
         assert!(of(1) > 2 * of(2) && of(2) >= of(3) && of(3) > 2, "{counts:?}");
-        assert!(applications.iter().all(|of| (60.0..1200.0).contains(&of.mtbf_s)));
+        assert!(applications.iter().all(|mtbf_s| (60.0..1200.0).contains(mtbf_s)));
         assert_eq!((load.arrival_s(0), load.arrival_s(59)), (0.0, 59.0 * 30.0));
     }
     #[test]

@@ -127,7 +127,7 @@ impl Setup {
 
     /// Returns a volume that has only a buffer, with the applications as its load.
     pub fn volume(&self) -> volume::Setup {
-        let (applications, _) = self.load.writes();
+        let (mtbf_s, _) = self.load.writes();
         let start_s = |period: u32| f64::from(period) * self.load.period_s;
         let write = |(at_s, app, bytes): (f64, u64, f64)| (time(at_s), app, bytes as u64);
         let moment = |n: usize| self.load.period_s / OCCUPANCIES as f64 * n as f64;
@@ -138,7 +138,7 @@ impl Setup {
             device: self.device,
             step_s: self.step_s,
             writes: self.load.all_writes(self.periods + 1).into_iter().map(write).collect(),
-            mtbf_s: applications.iter().map(|of| of.mtbf_s).collect(),
+            mtbf_s,
             seed: self.load.seed,
             looks: [ends(0)].into_iter().chain(occupancies).chain([ends(self.periods)]).collect(),
         };
