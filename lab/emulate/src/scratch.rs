@@ -15,8 +15,11 @@ pub use pair::{Pair, pair};
 use object::workers::{apart, side_by_side};
 use policy::stripe::device::Measured;
 use rustix::fs::{Advice, Mode, OFlags, fadvise, open, unlink};
-use rustix::io::{Errno, pread, pwrite};
-use std::os::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use sim::generate::Rng;
+use std::fs::File;
+use std::io::Result;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -62,7 +65,7 @@ pub struct Report {
 
 /// A scratch file without a name.
 struct Scratch {
-    fd: OwnedFd,
+    file: File,
     direct: bool,
     bytes: u64,
 }
@@ -85,20 +88,9 @@ impl Aligned {
     }
 }
 
-/// Pseudo-random offsets, which depend only on the seed.
-struct Offsets(u64);
-
-impl Offsets {
-    fn next(&mut self, scratch: &Scratch, len: usize) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let places = (scratch.bytes - len as u64) / SMALL as u64 + 1;
-        (self.0 >> 20) % places * SMALL as u64
-    }
-}
-
 impl Scratch {
     /// Makes a filled file in `dir`: reading unwritten bytes takes no time.
-    fn new(dir: &Path, bytes: u64) -> std::io::Result<Scratch> {
+    fn new(dir: &Path, bytes: u64) -> Result<Scratch> {
         let path = dir.join(format!(".entrepot-bench-{}", std::process::id()));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
@@ -112,36 +104,27 @@ impl Scratch {
             Err(e) => return Err(e.into()),
         };
         unlink(&path)?;
-        let scratch = Scratch { fd, direct, bytes };
+        let scratch = Scratch { file: File::from(fd), direct, bytes };
         let mut buffer = Aligned::new(LARGE);
         for offset in (0..bytes).step_by(LARGE) {
-            scratch.write(offset, buffer.part(LARGE))?;
+            scratch.file.write_all_at(buffer.part(LARGE), offset)?;
         }
-        rustix::fs::fsync(&scratch.fd)?;
+        scratch.file.sync_all()?;
         Ok(scratch)
     }
 
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
-        let mut done = 0;
-        while done < bytes.len() {
-            done += pwrite(&self.fd, &bytes[done..], offset + done as u64)?;
-        }
-        Ok(())
-    }
-
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<Duration, Errno> {
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<Duration> {
         if !self.direct {
-            fadvise(self.fd.as_fd(), offset, std::num::NonZero::new(bytes.len() as u64), Advice::DontNeed)?;
+            fadvise(&self.file, offset, std::num::NonZero::new(bytes.len() as u64), Advice::DontNeed)?;
         }
         let began = Instant::now();
-        let mut done = 0;
-        while done < bytes.len() {
-            match pread(&self.fd, &mut bytes[done..], offset + done as u64)? {
-                0 => return Err(Errno::IO),
-                read => done += read,
-            }
-        }
+        self.file.read_exact_at(bytes, offset)?;
         Ok(began.elapsed())
+    }
+
+    /// A random place of `len` bytes.
+    fn place(&self, random: &mut Rng, len: usize) -> u64 {
+        random.below((self.bytes - len as u64) / SMALL as u64 + 1) * SMALL as u64
     }
 }
 
@@ -155,7 +138,7 @@ fn mean(mut times: Vec<f64>) -> (f64, f64) {
 }
 
 /// Takes samples until there are enough or the time is over.
-fn samples(time: Duration, mut one: impl FnMut() -> Result<Duration, Errno>) -> Result<(f64, f64), Errno> {
+fn samples(time: Duration, mut one: impl FnMut() -> Result<Duration>) -> Result<(f64, f64)> {
     let began = Instant::now();
     let mut times = Vec::new();
     while times.len() < SAMPLES_MIN || (times.len() < SAMPLES_MAX && began.elapsed() < time) {
@@ -165,18 +148,18 @@ fn samples(time: Duration, mut one: impl FnMut() -> Result<Duration, Errno>) -> 
 }
 
 /// Reads of 4 KiB per second with that number of threads.
-fn throughput(scratch: &Scratch, threads: usize, time: Duration, seed: u64) -> Result<f64, Errno> {
+fn throughput(scratch: &Scratch, threads: usize, time: Duration, seed: u64) -> Result<f64> {
     let began = Instant::now();
-    let read = |n: usize| {
-        let (mut buffer, mut offsets) = (Aligned::new(SMALL), Offsets(seed ^ (n as u64 + 1).wrapping_mul(0x9e37_79b9)));
+    let read = |n: usize| -> Result<u64> {
+        let (mut buffer, mut random) = (Aligned::new(SMALL), Rng::new(seed, n as u64 + 1));
         let mut count = 0u64;
         while began.elapsed() < time || count == 0 {
-            scratch.read(offsets.next(scratch, SMALL), buffer.part(SMALL))?;
+            scratch.read(scratch.place(&mut random, SMALL), buffer.part(SMALL))?;
             count += 1;
         }
-        Ok::<u64, Errno>(count)
+        Ok(count)
     };
-    let counts = side_by_side(threads, read).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let counts = side_by_side(threads, read).into_iter().collect::<Result<Vec<_>>>()?;
     Ok(counts.iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64())
 }
 
@@ -199,18 +182,18 @@ fn overhead() -> f64 {
 ///
 /// # Errors
 /// Errors of the file system, such as no space or no right to write.
-pub fn device(dir: &Path, options: Options) -> std::io::Result<Report> {
+pub fn device(dir: &Path, options: Options) -> Result<Report> {
     let scratch = Scratch::new(dir, (options.bytes.max(16 << 20) / LARGE as u64) * LARGE as u64)?;
-    let mut offsets = Offsets(options.seed);
+    let mut random = Rng::new(options.seed, 0);
     let mut buffer = Aligned::new(LARGE);
     let part = options.time / 5;
-    let small = samples(part, || scratch.read(offsets.next(&scratch, SMALL), buffer.part(SMALL)))?;
-    let large = samples(part, || scratch.read(offsets.next(&scratch, LARGE), buffer.part(LARGE)))?;
+    let small = samples(part, || scratch.read(scratch.place(&mut random, SMALL), buffer.part(SMALL)))?;
+    let large = samples(part, || scratch.read(scratch.place(&mut random, LARGE), buffer.part(LARGE)))?;
     let write = samples(part, || {
-        let offset = offsets.next(&scratch, LARGE);
+        let offset = scratch.place(&mut random, LARGE);
         let began = Instant::now();
-        scratch.write(offset, buffer.part(LARGE))?;
-        rustix::fs::fdatasync(&scratch.fd)?;
+        scratch.file.write_all_at(buffer.part(LARGE), offset)?;
+        scratch.file.sync_data()?;
         Ok(began.elapsed())
     })?;
     let mut parallel = Vec::new();

@@ -15,11 +15,11 @@ use node::mount::convert::attributes;
 use node::mount::front::{ClosedBy, FileSystem, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest};
 use node::mount::handles::Handles;
 use parking_lot::Mutex;
-use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::sync::Arc;
 
 /// Maximum of background requests that the kernel sends at once.
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
 }
 
 struct InUse {
-    file: Arc<OwnedFd>,
+    file: Arc<File>,
     users: u64,
     /// Whether its last name is removed: its blocks are freed at the last close.
     gone: bool,

@@ -12,7 +12,8 @@
 
 use super::{Aligned, LARGE, Options, Scratch};
 use object::workers::side_by_side;
-use rustix::io::Errno;
+use std::io::Result;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -40,20 +41,20 @@ pub struct Pair {
 }
 
 /// Writes a file from beginning to end repeatedly while `until` allows; returns bytes per second.
-fn write(to: &Scratch, until: impl Fn() -> bool) -> Result<f64, Errno> {
+fn write(to: &Scratch, until: impl Fn() -> bool) -> Result<f64> {
     let mut buffer = Aligned::new(LARGE);
-    flow(to, until, |offset| to.write(offset, buffer.part(LARGE)))
+    flow(to, until, |offset| to.file.write_all_at(buffer.part(LARGE), offset))
 }
 
-fn copy(from: &Scratch, to: &Scratch, until: impl Fn() -> bool) -> Result<f64, Errno> {
+fn copy(from: &Scratch, to: &Scratch, until: impl Fn() -> bool) -> Result<f64> {
     let mut buffer = Aligned::new(LARGE);
     flow(to, until, |offset| {
         from.read(offset % from.bytes, buffer.part(LARGE))?;
-        to.write(offset, buffer.part(LARGE))
+        to.file.write_all_at(buffer.part(LARGE), offset)
     })
 }
 
-fn flow(to: &Scratch, until: impl Fn() -> bool, mut step: impl FnMut(u64) -> Result<(), Errno>) -> Result<f64, Errno> {
+fn flow(to: &Scratch, until: impl Fn() -> bool, mut step: impl FnMut(u64) -> Result<()>) -> Result<f64> {
     let began = Instant::now();
     let mut done = 0;
     // At least one step, since the bytes are divided by its time.
@@ -61,17 +62,18 @@ fn flow(to: &Scratch, until: impl Fn() -> bool, mut step: impl FnMut(u64) -> Res
         step(done % to.bytes)?;
         done += LARGE as u64;
         if !to.direct && done.is_multiple_of(SYNC_BYTES) {
-            rustix::fs::fdatasync(&to.fd)?;
+            to.file.sync_data()?;
         }
     }
-    rustix::fs::fdatasync(&to.fd)?;
+    to.file.sync_data()?;
     Ok(done as f64 / began.elapsed().as_secs_f64())
 }
 
 /// Measures a pair.
 ///
-/// # Errors Errors of the file systems, such as no space or no right to write.
-pub fn pair(fast: &Path, slow: &Path, options: Options) -> std::io::Result<Pair> {
+/// # Errors
+/// Errors of the file systems, such as no space or no right to write.
+pub fn pair(fast: &Path, slow: &Path, options: Options) -> Result<Pair> {
     let bytes = (options.bytes.max(16 << 20) / LARGE as u64) * LARGE as u64;
     let (source, target) = (Scratch::new(fast, bytes)?, Scratch::new(fast, bytes)?);
     let below = Scratch::new(slow, bytes)?;
@@ -90,7 +92,7 @@ pub fn pair(fast: &Path, slow: &Path, options: Options) -> std::io::Result<Pair>
         }
         _ => copy(&source, &below, || stop.load(Ordering::Relaxed)),
     });
-    let both = both.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let both = both.into_iter().collect::<Result<Vec<_>>>()?;
     let (beside, demote_max) = (both[0], both[1]);
     let demote_idle = copy(&source, &below, for_a_while())?;
     // If a device does both at no cost, the measuring error could make writing beside demotion the faster one.

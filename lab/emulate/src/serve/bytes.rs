@@ -8,16 +8,18 @@ use meta::namespace::{Caller, NodeId};
 use node::mount::answer::{Answer, Opened};
 use node::mount::convert::attributes;
 use node::mount::front::{ReadRequest, WriteRequest};
-use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, OFlags, fstat};
-use rustix::io::{Errno, Result, pread, pwrite, retry_on_intr};
+use rustix::io::{Errno, Result, pread, retry_on_intr};
 use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 impl Shared {
     /// Returns the open file of an inode.
-    pub(super) fn file(&self, id: NodeId) -> Option<Arc<OwnedFd>> {
+    pub(super) fn file(&self, id: NodeId) -> Option<Arc<File>> {
         self.open.lock().get(&id).map(|used| used.file.clone())
     }
 
@@ -67,11 +69,11 @@ impl Shared {
     }
 
     /// Adds a user of an inode; the first one opens it.
-    fn user(&self, id: NodeId, open: impl FnOnce() -> Result<OwnedFd>) -> Result<Arc<OwnedFd>> {
+    fn user(&self, id: NodeId, open: impl FnOnce() -> Result<OwnedFd>) -> Result<Arc<File>> {
         let mut table = self.open.lock();
         let used = match table.entry(id) {
             Entry::Occupied(used) => used.into_mut(),
-            Entry::Vacant(free) => free.insert(InUse { file: Arc::new(open()?), users: 0, gone: false }),
+            Entry::Vacant(free) => free.insert(InUse { file: Arc::new(File::from(open()?)), users: 0, gone: false }),
         };
         used.users += 1;
         Ok(used.file.clone())
@@ -129,7 +131,7 @@ impl Shared {
         let write = || {
             let file = self.file(id).ok_or(Errno::BADF)?;
             let runs = self.extents.lock().place(id, offset, data.len() as u64).map_err(no_space)?;
-            write_all(&file, offset, data)?;
+            file.write_all_at(data, offset).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
             sync.map_or(Ok(()), |data_only| self.sync(id, data_only))?;
             Ok(runs)
         };
@@ -169,7 +171,7 @@ impl Shared {
     pub(super) fn resize(&self, id: NodeId, size: u64) -> Result<()> {
         let file = match self.file(id) {
             Some(file) => file,
-            None => Arc::new(self.namespace.open_stub(id)?),
+            None => Arc::new(File::from(self.namespace.open_stub(id)?)),
         };
         let before = fstat(&*file)?.st_size as u64;
         retry_on_intr(|| rustix::fs::ftruncate(&*file, size))?;
@@ -185,7 +187,7 @@ fn no_space(_: Full) -> Errno {
 }
 
 /// Reads until `length` bytes are read or the file ends.
-fn read_all(file: &OwnedFd, offset: u64, length: usize) -> Result<Vec<u8>> {
+fn read_all(file: &File, offset: u64, length: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     let mut got = 0;
     while got < length {
@@ -196,15 +198,4 @@ fn read_all(file: &OwnedFd, offset: u64, length: usize) -> Result<Vec<u8>> {
     }
     bytes.truncate(got);
     Ok(bytes)
-}
-
-fn write_all(file: &OwnedFd, offset: u64, data: &[u8]) -> Result<()> {
-    let mut put = 0;
-    while put < data.len() {
-        match retry_on_intr(|| pwrite(file, &data[put..], offset + put as u64))? {
-            0 => return Err(Errno::IO),
-            n => put += n,
-        }
-    }
-    Ok(())
 }
