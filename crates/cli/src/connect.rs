@@ -1,7 +1,7 @@
 //! Finds the daemon of a path or of `--volume`, and sends requests to it.
 
 use crate::failure::{Failure, Result};
-use node::control::{Client, Found, Problem, Request, exit, find};
+use node::control::{Client, ENVIRONMENT, Found, Problem, Request, exit, find};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::Value;
@@ -23,6 +23,16 @@ pub struct Inside {
 }
 
 impl Context {
+    /// The volume named by `--volume`, or by the environment.
+    pub fn named(&self) -> Option<PathBuf> {
+        self.volume.clone().or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from))
+    }
+
+    /// The `volume.toml` of a command that needs no daemon.
+    pub fn file(&self) -> PathBuf {
+        self.named().unwrap_or_else(|| "volume.toml".into())
+    }
+
     /// Finds the volume for a command without a path.
     pub fn find(&self) -> Result<Found> {
         Ok(find(self.volume.as_deref(), None)?)

@@ -15,7 +15,7 @@ use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
 use finding::{Finding, Subject, Weight};
-use node::control::{ENVIRONMENT, Problem, exit, find, mounts, socket_of};
+use node::control::{Problem, exit, find, mounts, socket_of};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -77,8 +77,7 @@ impl Doctor {
 
     /// First subjects of checks: the machine, and the volume that was named or is mounted.
     fn begin(&self, context: &Context) -> Result<Vec<Subject>> {
-        let named = self.file.clone().or_else(|| context.volume.clone());
-        let named = named.or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
+        let named = self.file.clone().or_else(|| context.named());
         let mounted = match &named {
             Some(place) => at_mount_point(place),
             None => match find(None, None) {

@@ -9,7 +9,7 @@ use ::connect::Servers;
 use clap::{Args, Subcommand};
 use engine::volume::{self, Config};
 use node::control::answers::{Dump, read};
-use node::control::{ENVIRONMENT, Request, exit};
+use node::control::{Request, exit};
 use node::renewal::{self, Wish};
 use policy::TargetId;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ impl State {
             }
             Verb::Rebuild { dry_run, lost, number, output } => {
                 let wish = Wish { lost, numbers: number };
-                let config = Config::read(&file(context))?;
+                let config = Config::read(&context.file())?;
                 let servers = Servers::default();
                 let rebuilt = renewal::rebuild_state(&config, &servers, &wish, !dry_run);
                 servers.end();
@@ -127,13 +127,7 @@ fn dump_running(context: &Context, file: &Path) -> Result<usize> {
 }
 
 fn config(context: &Context) -> Result<Config> {
-    Ok(Config::load(&file(context))?)
-}
-
-/// The volume's file, found as by `up`.
-fn file(context: &Context) -> PathBuf {
-    let file = context.volume.clone().or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
-    file.unwrap_or_else(|| "volume.toml".into())
+    Ok(Config::load(&context.file())?)
 }
 
 fn number_of(text: &str) -> std::result::Result<(String, TargetId), String> {

@@ -62,9 +62,7 @@ pub struct Up {
 
 impl Up {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let environment = || std::env::var_os(ENVIRONMENT).map(PathBuf::from);
-        let file = self.file.clone().or_else(|| context.volume.clone()).or_else(environment);
-        let file = file.unwrap_or_else(|| "volume.toml".into());
+        let file = self.file.clone().unwrap_or_else(|| context.file());
         if self.detach {
             return detach(&file, &self.at);
         }

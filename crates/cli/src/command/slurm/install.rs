@@ -7,7 +7,7 @@ use crate::shown;
 use clap::Args;
 use engine::volume::Config;
 use jobs::slurm::install::{InstallError, Now, plan};
-use node::control::{ENVIRONMENT, Problem};
+use node::control::Problem;
 use std::path::{Path, PathBuf};
 
 /// Put Entrepot's scripts into Slurm's configuration
@@ -46,8 +46,7 @@ impl Install {
                     .try_this("name the directory of slurm.conf: --conf-dir DIR"),
             )
         })?;
-        let toml = context.volume.clone().or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
-        let Some(toml) = toml else {
+        let Some(toml) = context.named() else {
             return Err(refuse(
                 Problem::wrong("the volume that jobs stage into is not given").try_this("give --volume VOLUME.TOML"),
             ));
