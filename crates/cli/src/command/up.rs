@@ -139,7 +139,7 @@ fn report(started: &Result<PathBuf>) -> Result<()> {
 struct Running {
     daemon: Daemon,
     endpoint: Option<Endpoint>,
-    jobs: Option<Jobs>,
+    jobs: Jobs,
     servers: Servers,
 }
 
@@ -186,7 +186,7 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     tracing::info!(mount_point = %daemon.mount_point().display(), "mounted");
     let watched = || Arc::new(Dashboard { core: daemon.core().clone(), runner, slurm });
     let endpoint = endpoint.map(|endpoint| endpoint.serve(watched())).transpose()?;
-    Ok(Running { daemon, endpoint, jobs: Some(jobs), servers })
+    Ok(Running { daemon, endpoint, jobs, servers })
 }
 
 fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Jobs, Problem> {
@@ -269,13 +269,11 @@ impl Running {
         let socket = socket_of(daemon.core().volume.state_dir());
         daemon.run(move || {
             drop(endpoint);
-            if let Some(jobs) = jobs {
-                jobs.arrivals.stop();
-                jobs.replication.stop();
-                jobs.availability.stop();
-                jobs.slurm.shut_down();
-                jobs.runner.shut_down();
-            }
+            jobs.arrivals.stop();
+            jobs.replication.stop();
+            jobs.availability.stop();
+            jobs.slurm.shut_down();
+            jobs.runner.shut_down();
         });
         tell_systemd("STOPPING=1");
         drop(std::fs::remove_file(socket));
