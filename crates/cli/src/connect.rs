@@ -1,9 +1,11 @@
 //! Finds the daemon of a path or of `--volume`, and sends requests to it.
 
 use crate::failure::{Failure, Result};
+use node::control::answers::read;
 use node::control::{Client, ENVIRONMENT, Found, Problem, Request, exit, find};
 use rustix::io::Errno;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -44,13 +46,13 @@ impl Context {
     }
 
     /// Sends a request to the store and drops progress.
-    pub fn ask_store(&self, request: &Request) -> Result<Value> {
-        Ok(self.connect()?.ask(request, &mut |_| {})?)
+    pub fn ask_store<T: DeserializeOwned>(&self, request: &Request) -> Result<T> {
+        Ok(read(self.connect()?.ask(request, &mut |_| {})?)?)
     }
 
     /// Sends a request to the daemon and drops progress.
-    pub fn ask(&self, command: &str, args: impl Serialize) -> Result<Value> {
-        Ok(self.connect()?.request(command, args, &mut |_| {})?)
+    pub fn ask<T: DeserializeOwned>(&self, command: &str, args: impl Serialize) -> Result<T> {
+        Ok(read(self.connect()?.request(command, args, &mut |_| {})?)?)
     }
 
     /// Finds the volume of a directory, or the volume for a command without one, whose root is meant then.

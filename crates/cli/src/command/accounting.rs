@@ -7,7 +7,7 @@ use crate::table::{self, Cell, Column, Output, column};
 use crate::users;
 use clap::builder::ValueParser;
 use clap::{Args, ValueEnum};
-use node::control::answers::{self, JobAccount, JobNumber, UserAccount, read};
+use node::control::answers::{self, JobAccount, JobNumber, UserAccount};
 use node::control::{Accounting as Asked, AccountingBy, Request};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ impl Accounting {
         };
         let uid = self.user.as_deref().map(users::number_of).transpose()?;
         let asked = Asked { by, since_day: self.since, until_day: self.until, uid };
-        let mut answer: answers::Accounting = read(context.ask_store(&Request::Accounting(asked))?)?;
+        let mut answer: answers::Accounting = context.ask_store(&Request::Accounting(asked))?;
         // Each name is looked up once.
         let mut names: BTreeMap<u32, String> = BTreeMap::new();
         for row in answer.users.iter_mut().flatten() {

@@ -1,14 +1,12 @@
 //! `entrepot balance`: evens out the fill of the targets of each tier.
 
-use crate::answer;
 use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::builder::ValueParser;
 use clap::{Args, Subcommand};
-use node::control::answers::{self, BalanceOutcome, read};
+use node::control::answers::{self, BalanceOutcome};
 use node::control::{Request, exit};
-use serde_json::Value;
 use std::time::Duration;
 
 /// Interval of progress checks with `--wait`.
@@ -82,9 +80,8 @@ impl Balance {
         };
         let answer = context.ask_store(&request)?;
         let answer = if waits { waited(context)? } else { answer };
-        let outcome = read::<answers::Balance>(answer.clone())?.run.outcome;
-        answer::show(self.output, answer, text)?;
-        Ok(match outcome {
+        shown::value(self.output, &answer, text)?;
+        Ok(match answer.run.outcome {
             Some(BalanceOutcome::Failed) => exit::FAILED,
             Some(BalanceOutcome::Cut) => exit::INCOMPLETE,
             _ => 0,
@@ -92,10 +89,10 @@ impl Balance {
     }
 }
 
-fn waited(context: &Context) -> Result<Value> {
+fn waited(context: &Context) -> Result<answers::Balance> {
     loop {
-        let answer = context.ask_store(&Request::Balance {})?;
-        if read::<answers::Balance>(answer.clone())?.state == "idle" {
+        let answer: answers::Balance = context.ask_store(&Request::Balance {})?;
+        if answer.state == "idle" {
             return Ok(answer);
         }
         std::thread::sleep(LOOK_EVERY);

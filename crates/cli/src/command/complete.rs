@@ -10,7 +10,7 @@ use crate::shown;
 use clap::{ArgAction, CommandFactory};
 use jobs::request::{JobSummary, List};
 use jobs::slurm::wire::Summary;
-use node::control::answers::{Targets, read};
+use node::control::answers::Targets;
 use node::control::{Request, mounts};
 use object::workers::within;
 use std::ffi::OsString;
@@ -180,21 +180,18 @@ fn wanted(words: &[String]) -> Option<TypedValue> {
 fn values(wanted: &TypedValue) -> Vec<String> {
     let context = Context { volume: wanted.volume.clone() };
     let jobs = |all: bool| {
-        let rows = context.ask("job.list", List { all }).ok();
-        let rows: Vec<JobSummary> = rows.and_then(|rows| read(rows).ok()).unwrap_or_default();
+        let rows: Vec<JobSummary> = context.ask("job.list", List { all }).unwrap_or_default();
         rows.into_iter().map(|job| job.id.to_string()).collect()
     };
     let all: Vec<String> = match wanted.kind {
         Kind::Target => {
-            let answer = context.ask_store(&Request::Targets {}).ok();
-            let answer: Targets = answer.and_then(|answer| read(answer).ok()).unwrap_or_default();
+            let answer: Targets = context.ask_store(&Request::Targets {}).unwrap_or_default();
             answer.targets.into_iter().map(|target| target.name).collect()
         }
         Kind::Job => jobs(true),
         Kind::OpenJob => jobs(false),
         Kind::SlurmJob => {
-            let rows = context.ask("slurm.list", List { all: true }).ok();
-            let rows: Vec<Summary> = rows.and_then(|rows| read(rows).ok()).unwrap_or_default();
+            let rows: Vec<Summary> = context.ask("slurm.list", List { all: true }).unwrap_or_default();
             rows.into_iter().map(|job| job.job.to_string()).collect()
         }
         Kind::Volume => {

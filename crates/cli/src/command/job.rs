@@ -199,10 +199,10 @@ impl Job {
                 return if waits { wait(context, id.0, output) } else { Ok(0) };
             }
             Verb::Admit { id } => {
-                context.ask("job.admit", OneJob { id: JobId(id) })?;
+                context.ask::<Value>("job.admit", OneJob { id: JobId(id) })?;
             }
             Verb::Staged { id } => {
-                context.ask("job.staged", OneJob { id: JobId(id) })?;
+                context.ask::<Value>("job.staged", OneJob { id: JobId(id) })?;
             }
             Verb::List { all, output } => {
                 let json = output == Output::Json;
@@ -224,15 +224,15 @@ impl Job {
             }
             Verb::Watch { id, output } => return watch::run(context, id, output),
             Verb::Cancel(OneId { id, output }) => {
-                let detail: JobDetail = read(context.ask("job.show", OneJob { id: JobId(id) })?)?;
+                let detail: JobDetail = context.ask("job.show", OneJob { id: JobId(id) })?;
                 if !detail.summary.state.is_final() {
                     elsewhere::cancel(&detail)?;
                 }
-                let summary: JobSummary = read(context.ask("job.cancel", OneJob { id: JobId(id) })?)?;
+                let summary: JobSummary = context.ask("job.cancel", OneJob { id: JobId(id) })?;
                 shown::value(output, &summary, |summary| format!("job {id} {}\n", show::after_cancel(summary)))?;
             }
             Verb::Retry(OneId { id, output }) => {
-                let summary: JobSummary = read(context.ask("job.retry", retry_of(id))?)?;
+                let summary: JobSummary = context.ask("job.retry", retry_of(id))?;
                 shown::value(output, &summary, |summary| format!("{}\n", show::line(summary)))?;
             }
             Verb::Log { id, part, stderr, follow } => return log(context, id, part, stderr, follow),

@@ -13,7 +13,6 @@ use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use jobs::request::{self, JobId, OneJob, PartKind, Stream};
 use jobs::slurm::wire::{Detail, Log, Summary};
-use node::control::answers::read;
 use node::control::exit;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -136,11 +135,11 @@ impl Slurm {
                 return watch_job(context, job, output);
             }
             Verb::Forget { job } => {
-                let outcome: String = read(context.ask("slurm.forget", OneJob { id: JobId(job) })?)?;
+                let outcome: String = context.ask("slurm.forget", OneJob { id: JobId(job) })?;
                 shown::text(&format!("job {job}: {outcome}\n"))?;
             }
             Verb::Retry { job } => {
-                let outcome: String = read(context.ask("slurm.retry", OneJob { id: JobId(job) })?)?;
+                let outcome: String = context.ask("slurm.retry", OneJob { id: JobId(job) })?;
                 shown::text(&format!("job {job}: {outcome}\n"))?;
             }
             Verb::Log { job, part, command, stderr } => {

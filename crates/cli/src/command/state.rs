@@ -8,7 +8,7 @@ use crate::shown::{self, Output};
 use ::connect::Servers;
 use clap::{Args, Subcommand};
 use engine::volume::{self, Config};
-use node::control::answers::{Dump, read};
+use node::control::answers::Dump;
 use node::control::{Request, exit};
 use node::renewal::{self, Wish};
 use policy::TargetId;
@@ -122,7 +122,7 @@ impl State {
 }
 
 fn dump_running(context: &Context, file: &Path) -> Result<usize> {
-    let dump: Dump = read(context.ask_store(&Request::DumpState { file: file.to_owned() })?)?;
+    let dump: Dump = context.ask_store(&Request::DumpState { file: file.to_owned() })?;
     Ok(dump.rows)
 }
 

@@ -210,7 +210,7 @@ pub fn cancel(detail: &JobDetail) -> Result<()> {
 
 /// Prints the output of a part, read with the caller's rights. Returns false if no other scheduler has the job.
 pub fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: bool) -> Result<bool> {
-    let detail: JobDetail = read(context.ask("job.show", OneJob { id: JobId(id) })?)?;
+    let detail: JobDetail = context.ask("job.show", OneJob { id: JobId(id) })?;
     let Some(external) = &detail.external else { return Ok(false) };
     let Some(there) = external.parts.get(&part) else {
         return Err(Problem::not_found(format!("job {id} has no {part} part")).into());
@@ -227,10 +227,8 @@ pub fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: boo
     let mut out = std::io::stdout().lock();
     let mut offset = 0;
     loop {
-        let over = {
-            let summary: JobDetail = read(context.ask("job.show", OneJob { id: JobId(id) })?)?;
-            summary.summary.state.is_final() || summary.parts.iter().any(|report| report.kind == part)
-        };
+        let now: JobDetail = context.ask("job.show", OneJob { id: JobId(id) })?;
+        let over = now.summary.state.is_final() || now.parts.iter().any(|report| report.kind == part);
         match std::fs::File::open(&path) {
             Ok(mut file) => {
                 let mut bytes = Vec::new();
