@@ -196,7 +196,6 @@ fn suggest_no_hidden(error: &mut clap::Error) {
     }
 }
 
-/// The supervisor of jobs returns an `ExitCode`, whose number cannot be read.
 /// Reports names that a command could not read. Returns its exit code.
 fn code_of_unread(unread: u64) -> u8 {
     if unread > 0 {
@@ -205,6 +204,7 @@ fn code_of_unread(unread: u64) -> u8 {
     if unread == 0 { 0 } else { exit::INCOMPLETE }
 }
 
+/// The supervisor of jobs returns an `ExitCode`, whose number cannot be read.
 fn code_of(code: ExitCode) -> u8 {
     u8::from(code != ExitCode::SUCCESS)
 }

@@ -120,7 +120,8 @@ pub struct Staged {
 }
 
 impl Staged {
-    fn add(&mut self, other: Staged) {
+    /// Adds the result of another staging.
+    pub fn add(&mut self, other: Staged) {
         self.files += other.files;
         self.bytes += other.bytes;
         self.fetched_bytes += other.fetched_bytes;

@@ -137,7 +137,7 @@ impl Connect {
         served::end_on_signal(&connected, Connected::unmount, Connected::detach)?;
         let status = connected.wait()?;
         if !self.in_background {
-            write(&status, self.output)?;
+            shown::value(self.output, &status, text)?;
         }
         Ok(0)
     }
@@ -197,25 +197,19 @@ fn show(at: &Path, output: Output) -> Result<u8> {
     };
     let status: Status = serde_json::from_slice(&value[..len])
         .map_err(|error| Problem::failed(format!("the answer of {} is not valid: {error}", at.display())))?;
-    write(&status, output)?;
+    shown::value(output, &status, text)?;
     Ok(0)
 }
 
-fn write(status: &Status, output: Output) -> Result<()> {
-    match output {
-        Output::Json => shown::json(&serde_json::to_value(status).map_err(std::io::Error::from)?)?,
-        Output::Text => {
-            let (count, kind, policy) = (status.connections.len(), &status.kind, &status.policy);
-            let behind = match status.write_behind_bytes {
-                0 => "each write waits for the server".into(),
-                room => format!("up to {} written behind", shown::bytes(room)),
-            };
-            let way = &status.bytes_over;
-            let heading = format!("{count} connections ({kind}), policy {policy}, bytes over the {way}, {behind}\n");
-            shown::text(&(heading + &table(&status.connections)))?;
-        }
-    }
-    Ok(())
+fn text(status: &Status) -> String {
+    let (count, kind, policy) = (status.connections.len(), &status.kind, &status.policy);
+    let behind = match status.write_behind_bytes {
+        0 => "each write waits for the server".into(),
+        room => format!("up to {} written behind", shown::bytes(room)),
+    };
+    let way = &status.bytes_over;
+    let heading = format!("{count} connections ({kind}), policy {policy}, bytes over the {way}, {behind}\n");
+    heading + &table(&status.connections)
 }
 
 /// A line for each connection.

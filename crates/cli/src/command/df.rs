@@ -53,7 +53,8 @@ impl Df {
             return Ok(0);
         };
         let Inside { volume, path } = context.inside_or_root(self.dir.as_deref())?;
-        let asked = Request::Space { path, by: by.into() };
+        let by = by.into();
+        let asked = Request::Space { path, by };
         let mut space: Space = read(Client::connect(&volume.socket())?.ask(&asked, &mut |_| {})?)?;
         for row in &mut space.rows {
             row.name = row.uid.and_then(users::name_of).unwrap_or(std::mem::take(&mut row.name));
@@ -74,11 +75,7 @@ impl From<By> for SpaceBy {
     }
 }
 
-fn by_word(by: By) -> String {
-    by.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
-}
-
-fn files(by: By, rows: &[SpaceRow]) -> String {
+fn files(by: SpaceBy, rows: &[SpaceRow]) -> String {
     let mut all = Sum::default();
     rows.iter().for_each(|row| all.add(row.sum));
     let line = |name: &str, sum: Sum| {
@@ -86,7 +83,7 @@ fn files(by: By, rows: &[SpaceRow]) -> String {
     };
     let mut lines: Vec<_> = rows.iter().map(|row| line(&row.name, row.sum)).collect();
     lines.push(line("all", all));
-    shown::table(&[&by_word(by), "files", "size", "on targets"], lines)
+    shown::table(&[&answer::words(by), "files", "size", "on targets"], lines)
 }
 
 /// Targets, tiers and the volume.

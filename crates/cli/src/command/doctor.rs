@@ -61,17 +61,12 @@ impl Doctor {
         let findings = looks::make(self.begin(context)?)?;
         let of = |weight| findings.iter().filter(|finding| finding.state == weight).count() as u64;
         let (failures, warnings) = (of(Weight::Failure), of(Weight::Warning));
-        match self.output {
-            Output::Json => {
-                shown::json(&Findings { findings: &findings, failures, warnings })?;
-            }
-            Output::Text => {
-                let looks = shown::count(findings.len() as u64, "finding");
-                let (failed, warned) = (shown::count(failures, "failure"), shown::count(warnings, "warning"));
-                let text: String = findings.iter().map(Finding::text).collect();
-                shown::text(&format!("{text}{looks}: {failed}, {warned}\n"))?;
-            }
-        }
+        shown::value(self.output, &Findings { findings: &findings, failures, warnings }, |_| {
+            let looks = shown::count(findings.len() as u64, "finding");
+            let (failed, warned) = (shown::count(failures, "failure"), shown::count(warnings, "warning"));
+            let text: String = findings.iter().map(Finding::text).collect();
+            format!("{text}{looks}: {failed}, {warned}\n")
+        })?;
         Ok(if failures == 0 { 0 } else { exit::FAILED })
     }
 

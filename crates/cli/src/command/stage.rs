@@ -14,6 +14,7 @@ use node::control::answers::read;
 use node::control::{Client, Problem, Request, exit};
 use object::host::umask;
 use policy::schedule::staging::{Attempt, Attempts, PAUSE_MIN, Verdict};
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -256,13 +257,7 @@ impl Out {
                 continue;
             }
             let request = Request::StageOut { what, limit, identity };
-            let staged = with_retries(self.how.retry, &mut client, &request)?;
-            all.files += staged.files;
-            all.bytes += staged.bytes;
-            all.directories += staged.directories;
-            all.symlinks += staged.symlinks;
-            all.fetched_bytes += staged.fetched_bytes;
-            all.notes.extend(staged.notes);
+            all.add(with_retries(self.how.retry, &mut client, &request)?);
         }
         if self.dry_run {
             return show_looked(&looked, self.how.output);
@@ -280,10 +275,12 @@ fn dry_run(client: &mut Client, wanted: Wanted, chosen: Chosen, identity: Identi
 
 /// Shows the files of a staging without transferring them.
 fn show_looked(looked: &Looked, output: Output) -> Result<u8> {
-    if matches!(output, Output::Json) {
-        shown::json(looked)?;
-        return Ok(0);
-    }
+    shown::value(output, looked, looked_text)?;
+    Ok(0)
+}
+
+fn looked_text(looked: &Looked) -> String {
+    let mut text = String::new();
     for Row { path, bytes, there } in &looked.list {
         let there = match there {
             There::Nothing => "",
@@ -291,24 +288,21 @@ fn show_looked(looked: &Looked, output: Output) -> Result<u8> {
             There::Sent => "  there already, in this version",
             There::Other => "  something else is there",
         };
-        shown::text(&format!("{:>12}  {path}{there}\n", shown::bytes(*bytes)))?;
+        let _ = writeln!(text, "{:>12}  {path}{there}", shown::bytes(*bytes));
     }
-    for note in &looked.notes {
-        shown::text(&format!("note: {note}\n"))?;
-    }
+    text += &notes(&looked.notes);
     let more = looked.files.saturating_sub(looked.list.len() as u64);
     if more > 0 {
-        shown::text(&format!("and {more} files more\n"))?;
+        let _ = writeln!(text, "and {more} files more");
     }
     let (way, moved) = if looked.free_bytes.is_some() { ("in", "fetched") } else { ("out", "sent") };
     let free = looked.free_bytes.map_or(String::new(), |free| format!("; free: {}", shown::bytes(free)));
     let [files, there_files] = [looked.files, looked.there_files].map(|n| shown::count(n, "file"));
     let left = looked.bytes.saturating_sub(looked.there_bytes);
     let [all, there, left] = [looked.bytes, looked.there_bytes, left].map(shown::bytes);
-    let text =
-        format!("would stage {way} {files}, {all}; there already: {there_files}, {there}; to be {moved}: {left}");
-    shown::text(&format!("{text}{free}\n"))?;
-    Ok(0)
+    let _ = write!(text, "would stage {way} {files}, {all}; there already: {there_files}, {there}; ");
+    let _ = writeln!(text, "to be {moved}: {left}{free}");
+    text
 }
 
 fn with_retries(retries: u32, client: &mut Client, request: &Request) -> Result<Staged> {
@@ -329,18 +323,16 @@ fn with_retries(retries: u32, client: &mut Client, request: &Request) -> Result<
 }
 
 fn show(staged: &Staged, way: &str, output: Output) -> Result<u8> {
-    match output {
-        Output::Json => shown::json(staged)?,
-        Output::Text => {
-            for note in &staged.notes {
-                shown::text(&format!("note: {note}\n"))?;
-            }
-            let what = shown::count(staged.files, "file");
-            let [size, fetched] = [staged.bytes, staged.fetched_bytes].map(shown::bytes);
-            shown::text(&format!("staged {way} {what}, {size} ({fetched} transferred now)\n"))?;
-        }
-    }
+    shown::value(output, staged, |staged| {
+        let what = shown::count(staged.files, "file");
+        let [size, fetched] = [staged.bytes, staged.fetched_bytes].map(shown::bytes);
+        format!("{}staged {way} {what}, {size} ({fetched} transferred now)\n", notes(&staged.notes))
+    })?;
     Ok(0)
+}
+
+fn notes(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("note: {note}\n")).collect()
 }
 
 /// Identity of the caller for the daemon: credentials, mask and job.

@@ -4,7 +4,7 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::Args;
-use node::control::answers::{Application, Burst, MtbfFrom, read};
+use node::control::answers::{Application, Burst, MtbfFrom};
 use node::control::{Problem, Request};
 use policy::burst::advice::{daly_s, lost, young_s};
 use serde::Serialize;
@@ -74,34 +74,31 @@ struct SourcedSpan {
 
 impl Advise {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let (as_json, app) = (self.output == Output::Json, self.app.as_ref());
+        let app = self.app.as_ref();
         let nothing_said = self.cost.is_none() && self.mtbf.is_none() && self.nodes.is_none() && self.restart.is_none();
         if app.is_none() && nothing_said {
-            return all(context, as_json);
+            return all(context, self.output);
         }
-        let seen = app.map(|app| context.ask_store(&Request::Advise { app: app.clone() })).transpose()?;
-        let seen: Option<Application> = seen.map(read).transpose()?;
+        let seen = app.map(|app| context.ask_store(&Request::Advise { app: app.clone() }));
+        let seen: Option<Application> = seen.transpose()?;
         let (cost, mtbf) = (self.cost(seen.as_ref())?, self.mtbf(seen.as_ref())?);
         if cost.seconds <= 0.0 || mtbf.seconds <= 0.0 {
             let problem = Problem::wrong("the time of a checkpoint and the time between failures must be above 0");
             return Err(problem.try_this("give other values for --cost, --mtbf or --node-mtbf").into());
         }
         let restart = self.restart.unwrap_or_default().as_secs_f64();
-        if as_json {
-            let (young, daly) = (young_s(cost.seconds, mtbf.seconds), daly_s(cost.seconds, mtbf.seconds));
-            shown::json(&Advice {
-                app,
-                cost_s: cost.seconds,
-                cost_from: &cost.from,
-                mtbf_s: mtbf.seconds,
-                mtbf_from: &mtbf.from,
-                young_s: young,
-                daly_s: daly,
-                lost_share: lost(daly, cost.seconds, restart, mtbf.seconds),
-            })?;
-            return Ok(0);
-        }
-        shown::text(&page(&cost, &mtbf, restart))?;
+        let daly_s = daly_s(cost.seconds, mtbf.seconds);
+        let advice = Advice {
+            app,
+            cost_s: cost.seconds,
+            cost_from: &cost.from,
+            mtbf_s: mtbf.seconds,
+            mtbf_from: &mtbf.from,
+            young_s: young_s(cost.seconds, mtbf.seconds),
+            daly_s,
+            lost_share: lost(daly_s, cost.seconds, restart, mtbf.seconds),
+        };
+        shown::value(self.output, &advice, |_| page(&cost, &mtbf, restart))?;
         Ok(0)
     }
 
@@ -180,16 +177,16 @@ fn page(cost: &SourcedSpan, mtbf: &SourcedSpan, restart: f64) -> String {
 }
 
 /// Prints the advice for each application.
-fn all(context: &Context, as_json: bool) -> Result<u8> {
-    let status: Option<Burst> = read(context.ask_store(&Request::BurstBuffer {})?)?;
+fn all(context: &Context, output: Output) -> Result<u8> {
+    let status: Option<Burst> = context.ask_store(&Request::BurstBuffer {})?;
     let applications = status.unwrap_or_default().applications;
-    if as_json {
-        shown::json(&Applications { applications })?;
-        return Ok(0);
-    }
+    shown::value(output, &Applications { applications }, |answer| table(&answer.applications))?;
+    Ok(0)
+}
+
+fn table(applications: &[Application]) -> String {
     if applications.is_empty() {
-        shown::text("No application has written a checkpoint yet. `--cost` and `--mtbf` advise without one.\n")?;
-        return Ok(0);
+        return "No application has written a checkpoint yet. `--cost` and `--mtbf` advise without one.\n".into();
     }
     let row = |seen: &Application| {
         let cost = Some(seen.cost_s).filter(|seconds| *seconds > 0.0);
@@ -203,8 +200,7 @@ fn all(context: &Context, as_json: bool) -> Result<u8> {
         ]
     };
     let head = ["application", "interval", "a checkpoint takes", "between failures", "known"];
-    shown::text(&shown::table(&head, applications.iter().map(row).collect()))?;
-    Ok(0)
+    shown::table(&head, applications.iter().map(row).collect())
 }
 
 #[cfg(test)]
