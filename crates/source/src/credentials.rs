@@ -24,10 +24,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The variables of a user's environment that are read; a client passes on these and no others.
-pub const CREDENTIAL_VARIABLES: &str = "\
-    AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_REGION AWS_ENDPOINT_URL ENTREPOT_HTTP_USER \
-    ENTREPOT_HTTP_PASSWORD ENTREPOT_HTTP_TOKEN ENTREPOT_FTP_USER ENTREPOT_FTP_PASSWORD ENTREPOT_SFTP_USER \
-    ENTREPOT_SFTP_KEY ENTREPOT_SFTP_KNOWN_HOSTS SSH_AUTH_SOCK";
+pub const CREDENTIAL_VARIABLES: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_ENDPOINT_URL",
+    "ENTREPOT_HTTP_USER",
+    "ENTREPOT_HTTP_PASSWORD",
+    "ENTREPOT_HTTP_TOKEN",
+    "ENTREPOT_FTP_USER",
+    "ENTREPOT_FTP_PASSWORD",
+    "ENTREPOT_SFTP_USER",
+    "ENTREPOT_SFTP_KEY",
+    "ENTREPOT_SFTP_KNOWN_HOSTS",
+    "SSH_AUTH_SOCK",
+];
 
 /// Default path of the file, below the user's home.
 const DEFAULT_FILE: &str = ".config/entrepot/credentials.toml";

@@ -14,16 +14,55 @@ pub struct Recognised {
     pub destination: String,
 }
 
-/// Options of each program that take a value in the next word, separated by blanks.
-const SCP_VALUES: &str = "-c -D -F -i -J -l -o -P -S -X";
-const SFTP_VALUES: &str = "-B -b -c -D -F -i -J -l -o -P -R -S -s -X";
-const RSYNC_VALUES: &str = "-e --rsh --exclude --include --bwlimit --timeout -T --temp-dir";
-const CP_VALUES: &str = "-S --suffix -t --target-directory";
-const CURL_VALUES: &str = "\
-    -o --output -H --header -u --user -A --user-agent --retry --retry-delay -m --max-time --connect-timeout \
-    --limit-rate --cacert --cert --key -x --proxy -b --cookie -e --referer --output-dir --url";
-const WGET_VALUES: &str = "\
-    -O --output-document -P --directory-prefix -o -a -t --tries -T --timeout --user --password --header -U -w";
+/// Options of each program that take a value in the next word.
+const SCP_VALUES: &[&str] = &["-c", "-D", "-F", "-i", "-J", "-l", "-o", "-P", "-S", "-X"];
+const SFTP_VALUES: &[&str] = &["-B", "-b", "-c", "-D", "-F", "-i", "-J", "-l", "-o", "-P", "-R", "-S", "-s", "-X"];
+const RSYNC_VALUES: &[&str] = &["-e", "--rsh", "--exclude", "--include", "--bwlimit", "--timeout", "-T", "--temp-dir"];
+const CP_VALUES: &[&str] = &["-S", "--suffix", "-t", "--target-directory"];
+const CURL_VALUES: &[&str] = &[
+    "-o",
+    "--output",
+    "-H",
+    "--header",
+    "-u",
+    "--user",
+    "-A",
+    "--user-agent",
+    "--retry",
+    "--retry-delay",
+    "-m",
+    "--max-time",
+    "--connect-timeout",
+    "--limit-rate",
+    "--cacert",
+    "--cert",
+    "--key",
+    "-x",
+    "--proxy",
+    "-b",
+    "--cookie",
+    "-e",
+    "--referer",
+    "--output-dir",
+    "--url",
+];
+const WGET_VALUES: &[&str] = &[
+    "-O",
+    "--output-document",
+    "-P",
+    "--directory-prefix",
+    "-o",
+    "-a",
+    "-t",
+    "--tries",
+    "-T",
+    "--timeout",
+    "--user",
+    "--password",
+    "--header",
+    "-U",
+    "-w",
+];
 /// Options that change the request, so that a plain read of the URI would return other data.
 const CURL_OTHER: &[&str] =
     &["-d", "--data", "-X", "--request", "-F", "--form", "-T", "--upload-file", "-r", "--range", "-C"];
@@ -35,7 +74,7 @@ struct CommandWords {
 }
 
 impl CommandWords {
-    fn sort(argv: &[String], with_value: &str) -> CommandWords {
+    fn sort(argv: &[String], with_value: &[&str]) -> CommandWords {
         let mut words = CommandWords { options: Vec::new(), operands: Vec::new() };
         let mut rest = argv.iter();
         while let Some(word) = rest.next() {
@@ -43,7 +82,7 @@ impl CommandWords {
                 words.operands.extend(rest.by_ref().cloned());
             } else if !word.starts_with('-') || word == "-" {
                 words.operands.push(word.clone());
-            } else if lists(with_value, word) {
+            } else if with_value.contains(&word.as_str()) {
                 words.options.push((word.clone(), rest.next().cloned()));
             } else if let Some((name, value)) = word.split_once('=').filter(|_| word.starts_with("--")) {
                 words.options.push((name.to_string(), Some(value.to_string())));
@@ -57,9 +96,9 @@ impl CommandWords {
     }
 
     /// `-sSLo file`: the last letter of a cluster may take the next word.
-    fn split_cluster(&mut self, word: &str, with_value: &str, rest: &mut std::slice::Iter<'_, String>) {
+    fn split_cluster(&mut self, word: &str, with_value: &[&str], rest: &mut std::slice::Iter<'_, String>) {
         let last = word.chars().last().map(|c| format!("-{c}")).unwrap_or_default();
-        if !word.starts_with("--") && word.len() > 2 && lists(with_value, &last) {
+        if !word.starts_with("--") && word.len() > 2 && with_value.contains(&last.as_str()) {
             self.options.push((last, rest.next().cloned()));
         } else {
             self.options.push((word.to_string(), None));
@@ -84,15 +123,10 @@ impl CommandWords {
     }
 }
 
-/// Whether a list of options, separated by blanks, has one.
-fn lists(options: &str, option: &str) -> bool {
-    options.split(' ').any(|other| other == option)
-}
-
 /// `-P2222`: a short option with its value in the same word.
-fn glued<'a>(word: &'a str, with_value: &str) -> Option<&'a str> {
+fn glued<'a>(word: &'a str, with_value: &[&str]) -> Option<&'a str> {
     let name = word.get(..2).filter(|_| word.len() > 2 && !word.starts_with("--"))?;
-    lists(with_value, name).then_some(name)
+    with_value.contains(&name).then_some(name)
 }
 
 /// The source and destination of a command, if it copies a single file and names both.

@@ -338,7 +338,7 @@ fn notes(notes: &[String]) -> String {
 /// Identity of the caller for the daemon: credentials, mask and job.
 pub fn identity(credentials: Option<PathBuf>) -> Result<Identity> {
     let credentials_file = credentials.map(std::path::absolute).transpose()?;
-    let variables = source::CREDENTIAL_VARIABLES.split(' ');
+    let variables = source::CREDENTIAL_VARIABLES.iter();
     let environment = variables.filter_map(|v| Some((v.to_string(), std::env::var(v).ok()?))).collect();
     let job = std::env::var(JOB_VARIABLE).ok();
     // The daemon replaces these ids by those of the socket's peer.

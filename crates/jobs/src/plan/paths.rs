@@ -17,13 +17,24 @@ pub struct StageInWords {
     pub limit: Option<u64>,
 }
 
-/// Options of `entrepot stage` that take a value, separated by blanks.
-const WITH_VALUE: &str = "--also --blake3 --sha512 --sha256 --sha1 --md5 --manifest --include --exclude --verify \
-    --limit --retry --credentials --output --volume";
-
-fn takes_value(option: &str) -> bool {
-    WITH_VALUE.split(' ').any(|other| other == option)
-}
+/// Options of `entrepot stage` that take a value.
+const WITH_VALUE: &[&str] = &[
+    "--also",
+    "--blake3",
+    "--sha512",
+    "--sha256",
+    "--sha1",
+    "--md5",
+    "--manifest",
+    "--include",
+    "--exclude",
+    "--verify",
+    "--limit",
+    "--retry",
+    "--credentials",
+    "--output",
+    "--volume",
+];
 
 /// Reads the words of a command that is `entrepot stage in URI PATH`.
 pub fn stage_in_words(argv: &[String]) -> Option<StageInWords> {
@@ -34,7 +45,7 @@ pub fn stage_in_words(argv: &[String]) -> Option<StageInWords> {
     let (mut places, mut also) = (Vec::new(), Vec::new());
     let mut rest = rest.iter();
     while let Some(word) = rest.next() {
-        if takes_value(word) {
+        if WITH_VALUE.contains(&word.as_str()) {
             let value = rest.next();
             also.extend(value.filter(|_| word == "--also").cloned());
         } else if let Some(uri) = word.strip_prefix("--also=") {
@@ -115,7 +126,7 @@ pub fn results(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<(usize, Pat
         [entrepot, stage, out, rest @ ..] if entrepot == "entrepot" && stage == "stage" && out == "out" => {
             let mut words = rest.iter();
             while let Some(word) = words.next() {
-                if takes_value(word) {
+                if WITH_VALUE.contains(&word.as_str()) {
                     words.next();
                 } else if !word.starts_with('-') {
                     return in_volume(word, cwd, mount?).map(|path| (step, path));

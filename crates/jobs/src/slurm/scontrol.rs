@@ -18,9 +18,19 @@ pub(super) struct ShownJob {
 impl ShownJob {
     /// Whether the job will not run (again).
     pub fn is_over(&self) -> bool {
-        const OVER: &str = "COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE \
-            OUT_OF_MEMORY REVOKED";
-        self.state.as_deref().is_none_or(|state| OVER.split(' ').any(|over| over == state))
+        const OVER: &[&str] = &[
+            "COMPLETED",
+            "CANCELLED",
+            "FAILED",
+            "TIMEOUT",
+            "NODE_FAIL",
+            "PREEMPTED",
+            "BOOT_FAIL",
+            "DEADLINE",
+            "OUT_OF_MEMORY",
+            "REVOKED",
+        ];
+        self.state.as_deref().is_none_or(|state| OVER.contains(&state))
     }
 
     /// Whether the job waits in the queue and its owner may release it, since no administrator holds it.
