@@ -48,17 +48,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client; nothing is sent yet. A connection may take the timeout; the caller limits the rest.
-    pub fn new(timeout: Duration, redirects: bool) -> Result<Client> {
-        Client::through(Matcher::from_env(), timeout, redirects)
+    /// Creates a client that follows redirects; nothing is sent yet. A connection may take the timeout; the caller
+    /// limits the rest.
+    pub fn new(timeout: Duration) -> Result<Client> {
+        Client::through(Matcher::from_env(), timeout)
     }
 
-    fn through(proxies: Matcher, timeout: Duration, redirects: bool) -> Result<Client> {
+    /// Makes the client return a redirect as the answer.
+    pub fn without_redirects(self) -> Client {
+        Client { redirects: false, ..self }
+    }
+
+    fn through(proxies: Matcher, timeout: Duration) -> Result<Client> {
         let proxies = Arc::new(proxies);
         let connector = Connector::new(proxies.clone(), timeout)
             .map_err(|e| SourceError::Permanent(format!("no http client: {e}")))?;
         let pool = legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
-        Ok(Client { pool, proxies, redirects })
+        Ok(Client { pool, proxies, redirects: true })
     }
 
     /// Sends a request. Follows redirects only for a request without a body.
@@ -151,7 +157,7 @@ mod tests {
             "/y" => away.clone(),
             _ => "301 Moved\r\nLocation: /round".into(),
         });
-        let client = Client::new(PATIENCE, true).expect("client");
+        let client = Client::new(PATIENCE).expect("client");
         assert_eq!(get(&client, &format!("http://{first}/x")).expect("answer"), StatusCode::OK);
         for path in ["/x", "/y"] {
             let received = first_heard.recv().expect("asked").to_lowercase();
@@ -160,7 +166,7 @@ mod tests {
         let received = other_heard.recv().expect("asked").to_lowercase();
         assert!(received.starts_with("get /there ") && !received.contains("secret"), "{received}");
         assert!(get(&client, &format!("http://{first}/round")).expect_err("endless").is::<Endless>());
-        let client = Client::new(PATIENCE, false).expect("client");
+        let client = Client::new(PATIENCE).expect("client").without_redirects();
         assert_eq!(get(&client, &format!("http://{first}/x")).expect("answer"), StatusCode::FOUND);
     }
 
@@ -169,7 +175,7 @@ mod tests {
         let (proxy, received) =
             server(|path| if path.starts_with("http:") { "200 OK".into() } else { "403 No".into() });
         let proxies = || Matcher::builder().all(format!("http://user:word@{proxy}")).no("near.invalid").build();
-        let client = Client::through(proxies(), PATIENCE, true).expect("client");
+        let client = Client::through(proxies(), PATIENCE).expect("client");
         assert_eq!(get(&client, "http://far.invalid/x").expect("answer"), StatusCode::OK);
         let sent = received.recv().expect("asked").to_lowercase();
         assert!(sent.starts_with("get http://far.invalid/x http/1.1"), "{sent}");
@@ -186,7 +192,7 @@ mod tests {
     #[test]
     fn a_body_is_sent_once_with_its_length() {
         let (server, received) = server(|_| "307 Away\r\nLocation: /elsewhere".into());
-        let client = Client::new(PATIENCE, true).expect("client");
+        let client = Client::new(PATIENCE).expect("client");
         let pieces = Buffer::from(vec![Bytes::from_static(b"two "), Bytes::from_static(b"pieces")]);
         let request = Request::put(format!("http://{server}/x")).body(whole(pieces)).expect("a request");
         assert_eq!(send(&client, request).expect("answer"), StatusCode::TEMPORARY_REDIRECT);

@@ -170,7 +170,7 @@ fn operator(address: &Address, who: &Credentials, root: &str, timeout: Duration)
 
 fn over_http(service: impl Builder, timeout: Duration) -> Result<Operator> {
     let operator = Operator::new(service).map_err(failure::of_opendal)?;
-    Ok(operator.with_context(transport::checked(Client::new(timeout, true)?)))
+    Ok(operator.with_context(transport::checked(Client::new(timeout)?)))
 }
 
 /// The daemon's own configuration, environment and machine role are never used on behalf of a user.

@@ -40,13 +40,18 @@ pub struct HttpAccess {
 }
 
 impl HttpAccess {
-    /// Creates a client; nothing is sent yet. Uploads need one without redirects: a client that follows one turns a PUT
-    /// into a GET, and a login page into success.
-    pub fn new(address: &Address, who: &Credentials, timeout: Duration, redirects: bool) -> Result<HttpAccess> {
-        let client = Client::new(timeout, redirects)?;
+    /// Creates a client that follows redirects; nothing is sent yet.
+    pub fn new(address: &Address, who: &Credentials, timeout: Duration) -> Result<HttpAccess> {
+        let client = Client::new(timeout)?;
         let base = url::Url::parse(&address.http_endpoint())
             .map_err(|e| SourceError::Permanent(format!("bad server name: {e}")))?;
         Ok(HttpAccess { client, base, authorization: authorization(who)? })
+    }
+
+    /// Makes the client follow no redirect, as uploads need: a client that follows one turns a PUT into a GET, and a
+    /// login page into success.
+    pub fn without_redirects(self) -> HttpAccess {
+        HttpAccess { client: self.client.without_redirects(), ..self }
     }
 
     /// The URL of a path that has its percent signs resolved.
@@ -153,7 +158,7 @@ pub struct HttpSession {
 impl HttpSession {
     /// Creates a session; nothing is sent yet.
     pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<HttpSession> {
-        let access = HttpAccess::new(address, who, runtime.timeout(), true)?;
+        let access = HttpAccess::new(address, who, runtime.timeout())?;
         let (transfers, questions) = (Semaphore::new(TRANSFERS_MAX), Semaphore::new(QUESTIONS_MAX));
         Ok(HttpSession { access, transfers, questions, runtime })
     }
