@@ -287,10 +287,6 @@ impl Machine for Balance {
     fn poll(&mut self) -> Option<Action> {
         self.says.pop_front()
     }
-
-    fn next_deadline(&self) -> Option<Time> {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,9 @@ pub trait Machine {
     fn poll(&mut self) -> Option<Self::Action>;
 
     /// Time to send the machine's tick if no event comes before; `None` if only events change anything.
-    fn next_deadline(&self) -> Option<Time>;
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
 
     /// Iterates over all pending actions, as [`Machine::poll`] returns them.
     fn drain(&mut self) -> impl Iterator<Item = Self::Action> {

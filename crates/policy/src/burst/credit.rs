@@ -134,10 +134,6 @@ impl Machine for Credit {
     fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
-
-    fn next_deadline(&self) -> Option<Time> {
-        None
-    }
 }
 
 #[cfg(test)]

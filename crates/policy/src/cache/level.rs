@@ -187,10 +187,6 @@ impl Machine for Level {
         self.log.action(&action);
         Some(action)
     }
-
-    fn next_deadline(&self) -> Option<Time> {
-        None
-    }
 }
 
 /// Broken invariant: a bug of ours.

@@ -289,10 +289,6 @@ impl Machine for Look {
     fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
-
-    fn next_deadline(&self) -> Option<Time> {
-        None
-    }
 }
 
 #[cfg(test)]

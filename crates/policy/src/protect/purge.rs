@@ -320,10 +320,6 @@ impl Machine for Purge {
         self.current = Some(next);
         Some(Remove { id: next.id, reason })
     }
-
-    fn next_deadline(&self) -> Option<Time> {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -334,10 +334,6 @@ impl Machine for Easy {
         }
         self.actions.pop_front()
     }
-
-    fn next_deadline(&self) -> Option<Time> {
-        None
-    }
 }
 
 #[cfg(test)]

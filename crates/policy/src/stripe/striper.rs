@@ -403,8 +403,4 @@ impl Machine for Striper {
     fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
-
-    fn next_deadline(&self) -> Option<Time> {
-        None
-    }
 }
