@@ -118,6 +118,7 @@ pub enum Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |ns: &u64| format!("{:.3} ms", *ns as f64 / 1e6);
         match self {
             Reason::ReadHot { hotness, threshold } => {
                 write!(f, "read {hotness} times in the window, more than H = {threshold}")
@@ -126,31 +127,20 @@ impl fmt::Display for Reason {
                 write!(f, "written {hotness} times in the window, more than H = {threshold}")
             }
             Reason::Cold { hotness, threshold } => {
-                write!(
-                    f,
-                    "read {hotness} times in the window, less than L = {threshold}, and the fast tier is short of space"
-                )
+                write!(f, "read {hotness} times in the window, less than L = {threshold}, ")?;
+                f.write_str("and the fast tier is short of space")
             }
             Reason::Gain { saves_ns, costs_ns } => {
-                write!(
-                    f,
-                    "saves {:.3} ms of device time, costs {:.3} ms",
-                    *saves_ns as f64 / 1e6,
-                    *costs_ns as f64 / 1e6
-                )
+                write!(f, "saves {} of device time, costs {}", ms(saves_ns), ms(costs_ns))
             }
             Reason::AtHand { saves_ns, costs_ns } => {
-                write!(
-                    f,
-                    "was at hand: is expected to save {:.3} ms of device time, costs {:.3} ms",
-                    *saves_ns as f64 / 1e6,
-                    *costs_ns as f64 / 1e6
-                )
+                let (saves, costs) = (ms(saves_ns), ms(costs_ns));
+                write!(f, "was at hand: is expected to save {saves} of device time, costs {costs}")
             }
             Reason::Room { worth_ns } => {
-                write!(f, "makes room on the fast tier, where it was worth {:.3} ms", *worth_ns as f64 / 1e6)
+                write!(f, "makes room on the fast tier, where it was worth {}", ms(worth_ns))
             }
-            Reason::OverShare => write!(f, "the fast tier's share for hot data is exceeded"),
+            Reason::OverShare => f.write_str("the fast tier's share for hot data is exceeded"),
         }
     }
 }
