@@ -10,7 +10,6 @@ pub use text::render;
 use crate::directives::{self, Directive, RETRIES_MAX, Resources, Says};
 use crate::limit;
 use crate::request::{Command, Complaint, Mail, NamedSource, Overrides, Part, PartKind, Plan, Queue, Script};
-use policy::schedule::staging;
 
 /// Recognises the sources in the words of an ordinary command (`scp`, `curl`, ...). Implemented by the crate `source`.
 pub type Recognise<'a> = &'a (dyn Fn(&[String]) -> Vec<NamedSource> + Send + Sync);
@@ -180,44 +179,35 @@ impl Draft {
     }
 }
 
-/// The parts in their order and dependence, as the policy defines them, with their commands.
-fn chain(stage_in: Staging, compute: Part, stage_out: Staging, limits: Limits, recognise: Recognise<'_>) -> Vec<Part> {
-    let line = |(_, argv): &(u32, Vec<String>)| argv.join(" ");
-    let cut = staging::plan(&staging::Directives {
-        stage_in: stage_in.commands.iter().map(line).collect(),
-        stage_in_retries: stage_in.retries,
-        compute: true,
-        stage_out: stage_out.commands.iter().map(line).collect(),
-        stage_out_retries: stage_out.retries,
-    });
-    let (mut stage_in, mut stage_out) = (Some(stage_in), Some(stage_out));
-    let parts = cut.into_iter().map(|part| {
-        let (kind, after) = (ours(part.kind), part.after_ok.map(ours));
-        match kind {
-            PartKind::Compute => Part { after, ..compute.clone() },
-            PartKind::StageIn => staging_part(kind, stage_in.take(), after, limits, Some(recognise)),
-            PartKind::StageOut => staging_part(kind, stage_out.take(), after, limits, None),
-        }
-    });
-    parts.collect()
-}
-
-fn ours(kind: staging::PartKind) -> PartKind {
-    match kind {
-        staging::PartKind::StageIn => PartKind::StageIn,
-        staging::PartKind::Compute => PartKind::Compute,
-        staging::PartKind::StageOut => PartKind::StageOut,
+/// The parts in order, each after the one before. A data part without commands is left out.
+///
+/// So a failed stage-in keeps the script from running, and results go home only from a script that succeeded.
+fn chain(
+    stage_in: Staging,
+    mut compute: Part,
+    stage_out: Staging,
+    limits: Limits,
+    recognise: Recognise<'_>,
+) -> Vec<Part> {
+    let mut parts = Vec::new();
+    if !stage_in.commands.is_empty() {
+        compute.after = Some(PartKind::StageIn);
+        parts.push(staging_part(PartKind::StageIn, stage_in, None, limits, Some(recognise)));
     }
+    parts.push(compute);
+    if !stage_out.commands.is_empty() {
+        parts.push(staging_part(PartKind::StageOut, stage_out, Some(PartKind::Compute), limits, None));
+    }
+    parts
 }
 
 fn staging_part(
     kind: PartKind,
-    staging: Option<Staging>,
+    staging: Staging,
     after: Option<PartKind>,
     limits: Limits,
     recognise: Option<Recognise<'_>>,
 ) -> Part {
-    let staging = staging.unwrap_or_default();
     let commands = staging.commands.into_iter().map(|(line, argv)| {
         // `entrepot stage` records its sources itself.
         let foreign = recognise.filter(|_| argv.first().is_some_and(|program| program != "entrepot"));

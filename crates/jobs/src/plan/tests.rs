@@ -46,6 +46,13 @@ fn a_part_without_commands_is_left_out() {
     let plan = planned("#!/bin/sh\ntrue\n", Overrides::default());
     assert_eq!(plan.parts.len(), 1);
     assert_eq!((plan.parts[0].after, plan.parts[0].cores, plan.parts[0].walltime_s), (None, 1, 3600));
+    for (line, shape) in [
+        ("#STAGEIN scp h:/a b", [(PartKind::StageIn, None), (PartKind::Compute, Some(PartKind::StageIn))]),
+        ("#STAGEOUT cp b c", [(PartKind::Compute, None), (PartKind::StageOut, Some(PartKind::Compute))]),
+    ] {
+        let plan = planned(&format!("#!/bin/sh\n{line}\ntrue\n"), Overrides::default());
+        assert_eq!(plan.parts.iter().map(|part| (part.kind, part.after)).collect::<Vec<_>>(), shape);
+    }
 }
 
 #[test]
