@@ -17,7 +17,7 @@ pub mod process;
 mod pump;
 mod supervise;
 
-use crate::request::{Ending, PartKind, StepReport};
+use crate::request::{Ending, PartKind};
 use node::control::exit;
 use object::host::rename_durably;
 use serde::{Deserialize, Serialize};
@@ -70,19 +70,6 @@ pub struct User {
     pub uid: u32,
     /// Primary group id.
     pub gid: u32,
-}
-
-/// How a part ended: the status file of the supervisor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// Start of the part, in milliseconds since 1970.
-    pub started_ms: u64,
-    /// End of the part.
-    pub ended_ms: u64,
-    /// Outcome of the part.
-    pub ending: Ending,
-    /// Commands of the part that ran.
-    pub steps: Vec<StepReport>,
 }
 
 /// The processes of a part, as the supervisor records them.

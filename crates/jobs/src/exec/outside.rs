@@ -1,7 +1,7 @@
 //! A supervisor as seen by the daemon: starting it, finding it after a restart, ending it, and reading its status.
 
 use super::process::{self, Identity};
-use super::{Processes, Spec, Status, file, now_ms, private, write_whole};
+use super::{Processes, Spec, file, now_ms, private, write_whole};
 use crate::request::{Ending, PartKind, PartReport};
 use object::workers::Pool;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -84,9 +84,8 @@ pub(crate) fn processes(dir: &Path, kind: PartKind) -> Option<Processes> {
 /// Returns a part's end from its status file. Without that file, its remaining processes are killed.
 pub(crate) fn report(dir: &Path, kind: PartKind) -> PartReport {
     let status = std::fs::read(file(dir, kind, "status")).ok();
-    if let Some(status) = status.and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok()) {
-        let Status { started_ms, ended_ms, ending, steps } = status;
-        return PartReport { kind, started_ms, ended_ms, ending, steps };
+    if let Some(report) = status.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+        return report;
     }
     kill_orphans(processes(dir, kind).and_then(|p| p.command).as_ref());
     let said = std::fs::read_to_string(file(dir, kind, "supervisor")).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! The supervisor: one part from its first command to its status file.
 
 use super::attempt::{self, Signals};
-use super::{Processes, Spec, Status, file, now_ms, process, write_whole};
-use crate::request::{Ending, PartKind, StepReport};
+use super::{Processes, Spec, file, now_ms, process, write_whole};
+use crate::request::{Ending, PartKind, PartReport, StepReport};
 use policy::Time;
 use policy::schedule::staging::{Attempt, Attempts, Verdict};
 use rustix::fs::FlockOperation;
@@ -62,8 +62,8 @@ fn supervise(spec: &Spec) -> std::io::Result<()> {
             break;
         }
     }
-    let status = Status { started_ms, ended_ms: now_ms(), ending, steps };
-    write_whole(&status_file, &serde_json::to_vec(&status)?)
+    let report = PartReport { kind: spec.kind, started_ms, ended_ms: now_ms(), ending, steps };
+    write_whole(&status_file, &serde_json::to_vec(&report)?)
 }
 
 /// Runs a command with its retries. The last attempt counts.
