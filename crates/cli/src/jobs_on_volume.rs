@@ -7,7 +7,7 @@ use engine::stage::{Progress, StageIn, Stop};
 use engine::stats::Metric;
 use jobs::replication::Replication;
 use jobs::request::{Caller, CheckReport, Incoming, JobId, JobState, Protected, RecoveryEvent, StageInput, Transfer};
-use jobs::volume::{Marked, Volume};
+use jobs::volume::Volume;
 use node::adapt::burst::{self, Command, Mark};
 use node::control::answers::Done;
 use node::daemon::{Core, JobFacts, JobNow};
@@ -196,18 +196,8 @@ impl Volume for JobsOnVolume {
         }
     }
 
-    fn mark_checkpoints(&self, owner: Caller, job: &str, marks: &[Marked]) -> Result<bool, String> {
+    fn mark_checkpoints(&self, owner: Caller, job: &str, marks: Vec<Mark>) -> Result<bool, String> {
         let Some(burst) = self.core.adapt.burst() else { return Ok(false) };
-        let mark = |mark: &Marked| {
-            Ok(Mark {
-                app: mark.app.clone(),
-                path: self.below(&mark.path).ok_or_else(|| format!("{} is not in the volume", mark.path.display()))?,
-                nodes: mark.nodes,
-                mtbf_s: mark.mtbf_s,
-                interval_s: mark.interval_s,
-            })
-        };
-        let marks = marks.iter().map(mark).collect::<Result<Vec<_>, String>>()?;
         let marked = burst::Marked { uid: owner.uid, marks };
         burst.call::<Done>(owner.uid, Command::Mark(job.to_owned(), marked)).map_err(|problem| problem.cause)?;
         Ok(true)

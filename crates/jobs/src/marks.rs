@@ -3,7 +3,8 @@
 use crate::error::{Error, Result};
 use crate::plan::paths;
 use crate::request::{Caller, Complaint, Plan};
-use crate::volume::{Marked, Volume};
+use crate::volume::Volume;
+use node::adapt::burst::Mark;
 use std::path::Path;
 
 /// Registers the files that a job marks in the volume. Returns warnings for its owner.
@@ -15,8 +16,8 @@ pub fn mark(volume: &dyn Volume, owner: Caller, job: &str, plan: &Plan, cwd: &Pa
     let mount = volume.mount_point();
     let (mut marks, mut complaints) = (Vec::new(), Vec::new());
     for checkpoint in &plan.checkpoints {
-        match mount.as_deref().and_then(|mount| paths::in_volume(&checkpoint.path, cwd, mount)) {
-            Some(path) => marks.push(Marked {
+        match mount.as_deref().and_then(|mount| below(&checkpoint.path, cwd, mount)) {
+            Some(path) => marks.push(Mark {
                 app: checkpoint.app.clone().unwrap_or_else(|| plan.name.replace('/', "-")),
                 path,
                 nodes: checkpoint.nodes,
@@ -36,7 +37,7 @@ pub fn mark(volume: &dyn Volume, owner: Caller, job: &str, plan: &Plan, cwd: &Pa
     if !complaints.is_empty() {
         return Err(Error::Script(complaints));
     }
-    match volume.mark_checkpoints(owner, job, &marks) {
+    match volume.mark_checkpoints(owner, job, marks) {
         Ok(true) => Ok(Vec::new()),
         Ok(false) => Ok(vec![Complaint {
             line: first.line,
@@ -45,4 +46,10 @@ pub fn mark(volume: &dyn Volume, owner: Caller, job: &str, plan: &Plan, cwd: &Pa
         }]),
         Err(error) => Err(Error::World(format!("checkpoints cannot be marked: {error}"))),
     }
+}
+
+/// The path relative to the mount point, if it is below that.
+fn below(path: &str, cwd: &Path, mount: &Path) -> Option<String> {
+    let path = paths::in_volume(path, cwd, mount)?;
+    Some(path.strip_prefix(mount).ok()?.to_str()?.to_owned())
 }

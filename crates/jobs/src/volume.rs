@@ -2,6 +2,7 @@
 //! memory.
 
 use crate::request::{Caller, CheckReport, Incoming, JobId, JobState, Protected, RecoveryEvent, StageInput, Transfer};
+use node::adapt::burst::Mark;
 use node::daemon::JobFacts;
 use policy::schedule::just_in_time;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ pub trait Volume: Send + Sync {
 
     /// Marks these files as checkpoints of the job, in place of its earlier marks. Returns false if no policy treats
     /// checkpoints.
-    fn mark_checkpoints(&self, owner: Caller, job: &str, marks: &[Marked]) -> Result<bool, String> {
+    fn mark_checkpoints(&self, owner: Caller, job: &str, marks: Vec<Mark>) -> Result<bool, String> {
         Ok(false)
     }
 
@@ -88,21 +89,6 @@ pub trait Volume: Send + Sync {
 
     /// Counts a job that entered `state`, for the metrics of the volume. Quick: locks may be held.
     fn count_job(&self, state: JobState) {}
-}
-
-/// Checkpoint files of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Marked {
-    /// Application that writes them.
-    pub app: String,
-    /// Pattern below the mount point; may hold `{version}`, `*` and `**`.
-    pub path: PathBuf,
-    /// Number of nodes of the application.
-    pub nodes: Option<u64>,
-    /// Seconds between two of its failures.
-    pub mtbf_s: Option<u64>,
-    /// Seconds from one checkpoint to the next.
-    pub interval_s: Option<u64>,
 }
 
 /// A volume without a mount point: checks find nothing, and no source is kept.

@@ -2,9 +2,10 @@
 
 use jobs::request::*;
 use jobs::runner::Runner;
-use jobs::volume::{Marked, Volume};
+use jobs::volume::Volume;
 use jobs::{Config, Error, notice};
 use meta::state::{SqliteState, State};
+use node::adapt::burst::Mark;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -48,11 +49,10 @@ impl Volume for FakeVolume {
     fn free_bytes(&self) -> Option<u64> {
         Some(1 << 40)
     }
-    fn mark_checkpoints(&self, _: Caller, job: &str, marks: &[Marked]) -> Result<bool, String> {
+    fn mark_checkpoints(&self, _: Caller, job: &str, marks: Vec<Mark>) -> Result<bool, String> {
         for mark in marks {
-            let path = mark.path.strip_prefix(&self.mount).unwrap().display().to_string();
             let numbers = (mark.nodes, mark.mtbf_s, mark.interval_s);
-            self.asked.lock().unwrap().push(format!("mark {job}: {} {path} {numbers:?}", mark.app));
+            self.asked.lock().unwrap().push(format!("mark {job}: {} {} {numbers:?}", mark.app, mark.path));
         }
         Ok(true)
     }
