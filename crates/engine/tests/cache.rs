@@ -28,13 +28,13 @@ type Words = (&'static str, &'static str, &'static str, &'static str);
 
 const CACHES: [Words; 8] = [
     ("none", "lru", "native", "none"),
-    ("ra", "lru", "native", "du"),
-    ("linux", "", "native", "pfc"),
-    ("linux-2.6.18", "sarc", "fixed:8", "none"),
+    ("on-demand", "lru", "native", "du"),
+    ("stream", "", "native", "pfc"),
+    ("stream", "sarc", "fixed:8", "none"),
     ("on-demand", "", "native", "labels"),
     ("stream", "", "ets:redistribute", "labels+pfc:file"),
-    ("sarc", "", "esf", "pfc:client"),
-    ("amp", "", "native", "du"),
+    ("on-demand", "sarc", "esf", "pfc:client"),
+    ("stream", "", "native", "du"),
 ];
 
 fn level(blocks: u32, (prefetch, replacement, trigger, coordinator): Words) -> LevelConfig {

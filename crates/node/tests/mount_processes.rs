@@ -160,7 +160,7 @@ fn processes_agree_on_mirrored_files() {
 #[test]
 fn processes_agree_before_a_block_cache() {
     let mut wanted = wanted(Io::Auto, 4, 1);
-    wanted.cache = Some(LevelConfig::new(64, policy::words::prefetch("linux").unwrap()));
+    wanted.cache = Some(LevelConfig::new(64, policy::words::prefetch("stream").unwrap()));
     on_a_volume(wanted, DIRECT_MAPS);
 }
 

@@ -3,8 +3,8 @@
 //! A block is file and index in one word, so that one flat table serves all files and the next block is `+ 1`.
 
 mod lists;
-pub(crate) mod page;
-pub(crate) mod pages;
+pub mod page;
+pub mod pages;
 pub(crate) mod recent;
 mod request;
 pub(crate) mod slab;
@@ -66,7 +66,7 @@ impl std::error::Error for ConfigError {}
 
 /// One block of one file. Drivers number files densely in order of appearance, and choose the size of a block.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Block(pub(crate) u64);
+pub struct Block(pub u64);
 
 impl Block {
     /// Block `index` of `file`. Panics if either exceeds [`FILE_MAX`] or [`INDEX_MAX`]: trace readers and the mount
@@ -87,7 +87,7 @@ impl Block {
     }
 
     /// Returns the block `n` further on. Drivers keep requests within a file, and plans are clipped to it.
-    pub(crate) fn plus(self, n: u64) -> Block {
+    pub fn plus(self, n: u64) -> Block {
         Block(self.0 + n)
     }
 
@@ -121,7 +121,7 @@ impl Span {
     }
 
     /// Block after the last.
-    pub(crate) fn end(self) -> Block {
+    pub fn end(self) -> Block {
         self.first.plus(u64::from(self.len))
     }
 

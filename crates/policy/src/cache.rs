@@ -4,7 +4,7 @@
 //!             requests from above (application or upper level)          Deliver
 //!                  |                                                       ^
 //!                  v                                                       |
-//!     coordinate: demand labels, PFC  -->  prefetch: RA, Linux, SARC, AMP  |
+//!     coordinate: demand labels, PFC  -->  prefetch: on demand, stream      |
 //!                  |  direct                     |  plan                   |
 //!                  |                             v                         |
 //!                  |            pages: table + slab, lists: LRU or SARC's two, DU on top

@@ -1,24 +1,28 @@
-//! Sequential prefetchers, and the trigger distances set over them.
+//! Sequential prefetchers of a mount, and the trigger distances set over them.
+//!
+//! The laboratory has others, which gained nothing over these; it brings them in as [`Algorithm`].
 
-mod amp;
 mod context;
-mod linux_2618;
-mod linux_simple;
 mod on_demand;
 mod prefetcher;
-mod ra;
-mod sarc;
 mod stream;
 #[cfg(test)]
 mod tests;
 pub mod trigger;
-mod window;
+pub mod window;
 
 use std::str::FromStr;
 
-pub(crate) use context::{Ahead, Context, Verdict};
-pub(crate) use prefetcher::{Prefetcher, check};
+pub use crate::block::page;
+pub use crate::block::pages::Pages;
+pub use context::{Ahead, Context, Verdict, state};
+use on_demand::OnDemand;
+pub(crate) use prefetcher::check;
+pub use prefetcher::{Algorithm, Prefetcher};
+use stream::Streams;
 pub use trigger::{Share, Trigger};
+
+use crate::block::Block;
 
 /// Largest configurable degree or window: 4 GiB in blocks of 4 KiB.
 pub const DEGREE_MAX: u32 = 1 << 20;
@@ -28,28 +32,6 @@ pub const DEGREE_MAX: u32 = 1 << 20;
 pub enum Prefetch {
     /// No prefetching at all.
     None,
-    /// A fixed number of blocks after every request (section 3.1).
-    Ra {
-        /// Number of blocks: 4.
-        degree: u32,
-    },
-    /// The doubling groups of the paper's simulator (section 3.2).
-    LinuxSimple {
-        /// First group: 3.
-        min: u32,
-        /// Largest group: 32.
-        max: u32,
-        /// Whether the first group counts the requested block, so that groups are 4, 8, 16, 32 instead of 3, 6, 12, 24,
-        /// 32 (A-05).
-        incl_demand: bool,
-    },
-    /// The two windows of Linux 2.6.18 (section 3.3).
-    Linux2618 {
-        /// Smallest window after thrashing: 4.
-        min: u32,
-        /// Largest window: 32.
-        max: u32,
-    },
     /// The on-demand read-ahead with a marker of Linux since 2.6.24 (section 3.4).
     OnDemand {
         /// Largest window: 32.
@@ -63,57 +45,57 @@ pub enum Prefetch {
         /// Trigger distance unless a [`Trigger`] sets it: 24.
         distance: u32,
     },
-    /// SARC's run counters with fixed degree and distance (section 3.5).
-    Sarc {
-        /// Number of blocks: 8 (A-06).
-        degree: u32,
-        /// Trigger distance `g`, counted without the block being read: 4 (A-06).
-        distance: u32,
-        /// Contiguous blocks, including the one being read, that make a run sequential: 4 (A-07).
-        threshold: u8,
-    },
-    /// AMP: degree and distance adapted per stream, kept in pages (section 3.6).
-    Amp {
-        /// Largest degree with synchronous prefetching only: 4.
-        apt: u32,
-        /// Largest degree: 256.
-        degree_max: u32,
-        /// Cached blocks before a miss that make it sequential: 1.
-        run: u32,
-    },
 }
 
 impl Prefetch {
-    /// Whether a [`Trigger`] other than the native one can be set over it.
-    pub fn has_trigger_distance(self) -> bool {
-        !matches!(self, Prefetch::None | Prefetch::Ra { .. } | Prefetch::LinuxSimple { .. })
-    }
+    /// Every prefetcher, with the reference's parameters.
+    pub const ALL: [Prefetch; 3] =
+        [Prefetch::None, Prefetch::OnDemand { max: 32 }, Prefetch::Stream { degree_max: 48, distance: 24 }];
+}
 
-    /// Name in the configuration.
-    pub fn name(self) -> &'static str {
+impl Algorithm for Prefetch {
+    type State = LivePrefetcher;
+
+    fn name(self) -> &'static str {
         match self {
             Prefetch::None => "none",
-            Prefetch::Ra { .. } => "ra",
-            Prefetch::LinuxSimple { .. } => "linux",
-            Prefetch::Linux2618 { .. } => "linux-2.6.18",
             Prefetch::OnDemand { .. } => "on-demand",
             Prefetch::Stream { .. } => "stream",
-            Prefetch::Sarc { .. } => "sarc",
-            Prefetch::Amp { .. } => "amp",
         }
     }
 
-    /// Every prefetcher, with the reference's parameters.
-    pub const ALL: [Prefetch; 8] = [
-        Prefetch::None,
-        Prefetch::Ra { degree: 4 },
-        Prefetch::LinuxSimple { min: 3, max: 32, incl_demand: false },
-        Prefetch::Linux2618 { min: 4, max: 32 },
-        Prefetch::OnDemand { max: 32 },
-        Prefetch::Stream { degree_max: 48, distance: 24 },
-        Prefetch::Sarc { degree: 8, distance: 4, threshold: 4 },
-        Prefetch::Amp { apt: 4, degree_max: 256, run: 1 },
-    ];
+    fn is_none(self) -> bool {
+        self == Prefetch::None
+    }
+
+    fn has_trigger_distance(self) -> bool {
+        !self.is_none()
+    }
+
+    fn degrees(self) -> (u32, u32) {
+        match self {
+            Prefetch::None => (1, 1),
+            Prefetch::OnDemand { max } => (max, max),
+            Prefetch::Stream { degree_max, .. } => (1, degree_max),
+        }
+    }
+
+    fn check_distance(self) -> Result<(), String> {
+        match self {
+            Prefetch::Stream { degree_max, distance } if distance == 0 || distance > degree_max => {
+                Err(never_fires(distance, degree_max))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn state(self) -> LivePrefetcher {
+        match self {
+            Prefetch::None => LivePrefetcher::None,
+            Prefetch::OnDemand { max } => LivePrefetcher::OnDemand(OnDemand::new(max)),
+            Prefetch::Stream { degree_max, distance } => LivePrefetcher::Stream(Streams::new(degree_max, distance)),
+        }
+    }
 }
 
 impl FromStr for Prefetch {
@@ -122,8 +104,61 @@ impl FromStr for Prefetch {
     /// Parses a name; the parameters are the reference's.
     fn from_str(name: &str) -> Result<Prefetch, String> {
         Prefetch::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| {
-            let names = Prefetch::ALL.map(Prefetch::name).join(" ");
-            format!("there is no prefetcher {name:?}; choose one of {names}")
+            "choose none, on-demand or stream; the other prefetchers gained nothing over on-demand, so \
+             `entrepot-lab sim cache` alone has them"
+                .to_owned()
         })
+    }
+}
+
+/// Message about a trigger distance that is 0 or greater than the degree.
+pub fn never_fires(distance: u32, degree: u32) -> String {
+    format!("a trigger distance of {distance} never fires within a degree of {degree}; set it to at most the degree")
+}
+
+/// State of a mount's prefetcher.
+#[derive(Clone, Debug)]
+pub enum LivePrefetcher {
+    /// State of a level without prefetching.
+    None,
+    /// Windows of all streams, and marks on pages.
+    OnDemand(OnDemand),
+    /// Positions of all streams.
+    Stream(Streams),
+}
+
+impl Prefetcher for LivePrefetcher {
+    fn needs_streams(&self) -> bool {
+        !matches!(self, LivePrefetcher::None)
+    }
+
+    fn before(&mut self, _pages: &Pages, context: &Context, out: &mut Vec<Ahead>) {
+        match self {
+            LivePrefetcher::None => {}
+            LivePrefetcher::OnDemand(linux) => linux.before(context),
+            LivePrefetcher::Stream(streams) => out.extend(streams.before(context)),
+        }
+    }
+
+    fn after(&mut self, context: &Context) {
+        if let LivePrefetcher::OnDemand(linux) = self {
+            linux.after(context);
+        }
+    }
+
+    #[inline]
+    fn missed(&mut self, pages: &mut Pages, _slot: Option<u32>, block: Block, context: &Context) -> Verdict {
+        match self {
+            LivePrefetcher::OnDemand(linux) => linux.missed(pages, block, context),
+            LivePrefetcher::None | LivePrefetcher::Stream(_) => Verdict::default(),
+        }
+    }
+
+    #[inline]
+    fn hit(&mut self, pages: &mut Pages, slot: u32, block: Block, context: &Context) -> Verdict {
+        match self {
+            LivePrefetcher::OnDemand(linux) => linux.hit(pages, slot, block, context),
+            LivePrefetcher::None | LivePrefetcher::Stream(_) => Verdict::default(),
+        }
     }
 }

@@ -25,73 +25,62 @@ impl fmt::Display for WordError {
 
 impl std::error::Error for WordError {}
 
-/// Name with its parameters.
-struct Parser<'t> {
+/// Name of an algorithm, with its parameters.
+pub struct Parser<'t> {
     what: &'static str,
     text: &'t str,
-    name: &'t str,
-    parameters: Vec<(&'t str, &'t str)>,
+    /// Name of the algorithm.
+    pub name: &'t str,
+    /// Its parameters with their values.
+    pub parameters: Vec<(&'t str, &'t str)>,
 }
 
 impl<'t> Parser<'t> {
     /// Splits `text`; a parameter without a value has an empty one.
-    fn new(what: &'static str, text: &'t str) -> Parser<'t> {
+    pub fn new(what: &'static str, text: &'t str) -> Parser<'t> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let parts = rest.split(',').map(str::trim).filter(|part| !part.is_empty());
         let parameters = parts.map(|part| part.split_once('=').unwrap_or((part, ""))).collect();
         Parser { what, text, name: name.trim(), parameters }
     }
 
-    fn wrong(&self, why: impl Into<String>) -> WordError {
+    /// Returns the error with this cause.
+    pub fn wrong(&self, why: impl Into<String>) -> WordError {
         WordError { what: self.what, text: self.text.to_owned(), why: why.into() }
     }
 
-    fn number<T: std::str::FromStr>(&self, key: &str, value: &str) -> Result<T, WordError> {
+    /// Parses the value of a parameter.
+    pub fn number<T: std::str::FromStr>(&self, key: &str, value: &str) -> Result<T, WordError> {
         value.parse().map_err(|_| self.wrong(format!("`{value}` is no value for {key}")))
     }
 
-    fn unknown(&self, key: &str, known: &str) -> WordError {
+    /// Returns the error for a parameter that the algorithm lacks.
+    pub fn unknown(&self, key: &str, known: &str) -> WordError {
         self.wrong(format!("{} has no parameter `{key}`; it has {known}", self.name))
     }
 }
 
-/// Parses a prefetcher: names as in `policy`, parameters by the names of its fields.
+/// Parses a prefetcher of a mount, with parameters by the names of its fields.
 pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
     let parser = Parser::new("prefetcher", text);
     let mut chosen: Prefetch = parser.name.parse().map_err(|error: String| parser.wrong(error))?;
     for &(key, value) in &parser.parameters {
-        let unknown = |known| Err(parser.unknown(key, known));
-        match (&mut chosen, key) {
-            (Prefetch::Ra { degree }, "degree") => *degree = parser.number(key, value)?,
-            (Prefetch::Ra { .. }, _) => return unknown("degree"),
-            (Prefetch::LinuxSimple { min, .. } | Prefetch::Linux2618 { min, .. }, "min") => {
-                *min = parser.number(key, value)?;
-            }
-            (
-                Prefetch::LinuxSimple { max, .. } | Prefetch::Linux2618 { max, .. } | Prefetch::OnDemand { max },
-                "max",
-            ) => *max = parser.number(key, value)?,
-            (Prefetch::LinuxSimple { incl_demand, .. }, "incl_demand") => *incl_demand = true,
-            (Prefetch::LinuxSimple { .. }, _) => return unknown("min, max, incl_demand"),
-            (Prefetch::Linux2618 { .. }, _) => return unknown("min, max"),
-            (Prefetch::OnDemand { .. }, _) => return unknown("max"),
-            (Prefetch::Stream { degree_max, .. } | Prefetch::Amp { degree_max, .. }, "degree_max") => {
-                *degree_max = parser.number(key, value)?;
-            }
-            (Prefetch::Stream { distance, .. } | Prefetch::Sarc { distance, .. }, "distance") => {
-                *distance = parser.number(key, value)?;
-            }
-            (Prefetch::Stream { .. }, _) => return unknown("degree_max, distance"),
-            (Prefetch::Sarc { degree, .. }, "degree") => *degree = parser.number(key, value)?,
-            (Prefetch::Sarc { threshold, .. }, "threshold") => *threshold = parser.number(key, value)?,
-            (Prefetch::Sarc { .. }, _) => return unknown("degree, distance, threshold"),
-            (Prefetch::Amp { apt, .. }, "apt") => *apt = parser.number(key, value)?,
-            (Prefetch::Amp { run, .. }, "run") => *run = parser.number(key, value)?,
-            (Prefetch::Amp { .. }, _) => return unknown("apt, degree_max, run"),
-            (Prefetch::None, _) => return unknown("none"),
-        }
+        set_prefetch(&mut chosen, &parser, key, value)?;
     }
     Ok(chosen)
+}
+
+/// Sets a parameter of a prefetcher.
+pub fn set_prefetch(chosen: &mut Prefetch, parser: &Parser<'_>, key: &str, value: &str) -> Result<(), WordError> {
+    match (chosen, key) {
+        (Prefetch::OnDemand { max }, "max") => *max = parser.number(key, value)?,
+        (Prefetch::Stream { degree_max, .. }, "degree_max") => *degree_max = parser.number(key, value)?,
+        (Prefetch::Stream { distance, .. }, "distance") => *distance = parser.number(key, value)?,
+        (Prefetch::None, _) => return Err(parser.unknown(key, "none")),
+        (Prefetch::OnDemand { .. }, _) => return Err(parser.unknown(key, "max")),
+        (Prefetch::Stream { .. }, _) => return Err(parser.unknown(key, "degree_max, distance")),
+    }
+    Ok(())
 }
 
 /// Parses a replacement: `lru` or `sarc`.
@@ -200,8 +189,8 @@ mod tests {
 
     #[test]
     fn names_and_parameters_become_algorithms() {
-        assert_eq!(prefetch("sarc:threshold=6").unwrap(), Prefetch::Sarc { degree: 8, distance: 4, threshold: 6 });
-        assert_eq!(prefetch("ra").unwrap(), Prefetch::Ra { degree: 4 });
+        assert_eq!(prefetch("on-demand:max=64").unwrap(), Prefetch::OnDemand { max: 64 });
+        assert_eq!(prefetch("stream:distance=9").unwrap(), Prefetch::Stream { degree_max: 48, distance: 9 });
         assert_eq!(trigger("fixed:24").unwrap(), Trigger::Fixed { distance: 24 });
         assert_eq!(trigger("ets").unwrap(), Trigger::Ets(Share::default()));
         assert_eq!(coordination("none").unwrap(), Coordination::NONE);
@@ -216,9 +205,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_what_would_be_right() {
-        assert!(prefetch("sark").unwrap_err().why.contains("sarc"));
-        assert!(prefetch("ra:threshold=4").unwrap_err().why.contains("degree"));
-        assert!(prefetch("ra:degree=x").unwrap_err().why.contains("`x`"));
+        assert!(prefetch("sark").unwrap_err().why.contains("on-demand"));
+        assert!(prefetch("stream:threshold=4").unwrap_err().why.contains("degree_max"));
+        assert!(prefetch("on-demand:max=x").unwrap_err().why.contains("`x`"));
         assert!(trigger("fixed").is_err());
         assert!(coordination("pfc:bypass,readmore").is_err());
         assert!(coordination("labels:loud").is_err());

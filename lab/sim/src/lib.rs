@@ -19,6 +19,7 @@ pub mod grid;
 pub mod latency;
 pub mod link;
 pub mod patterns;
+pub mod prefetch;
 pub mod recovery;
 pub mod replacement;
 pub mod replay;

@@ -4,14 +4,16 @@ mod axis;
 mod quantity;
 mod storage;
 
-pub use policy::words::{coordination, prefetch, replacement, trigger};
+pub use crate::prefetch::prefetch;
+pub use policy::words::{coordination, replacement, trigger};
 pub use quantity::{Size, duration, size_bytes};
 
 use crate::link::Link;
+use crate::prefetch::{Level, LevelConfig};
 use crate::replay::{Cut, Streams, Survey};
 use crate::storage::Storage;
 use crate::world::{Arrival, Config, Placement, Writes};
-use policy::cache::{CAPACITY_MAX, LevelConfig};
+use policy::cache::CAPACITY_MAX;
 use policy::time::Time;
 use serde::{Deserialize, Serialize};
 
@@ -252,8 +254,7 @@ impl Setup {
                 config.coordination = coordination(text)?;
             }
             config.per_stream = self.per_stream || self.sample_every.is_some();
-            policy::cache::Level::new(config.clone())
-                .map_err(|error| SetupError::new("level", &level.prefetch, error.to_string()))?;
+            Level::new(config.clone()).map_err(|error| SetupError::new("level", &level.prefetch, error.to_string()))?;
             configs.push(config);
         }
         for at in 1..configs.len() {

@@ -3,13 +3,14 @@
 //!
 //! The allocator of this test binary counts, thread by thread.
 
-use policy::cache::{Level, LevelConfig, Request, Span};
+use policy::cache::{Request, Span};
 use policy::coordinate::Coordination;
-use policy::prefetch::{Prefetch, Trigger};
+use policy::prefetch::{self as live, Algorithm, Trigger};
 use policy::time::Time;
 use sim::block::{Deadline, Merging, Scheduler};
 use sim::disk::{Disk, model::CHEETAH9LP};
 use sim::generate::{Mixed, Rng, oltp_like};
+use sim::prefetch::{Level, LevelConfig, Prefetch};
 use sim::storage::{Array, Device, Storage};
 use sim::world::{Access, Arrival, Config, Placement, World};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -72,7 +73,7 @@ fn peak(run: impl FnOnce()) -> i64 {
 
 /// A level of `capacity` blocks after `requests` of one block each, spread over five times as many; how often `from` and later ones allocated.
 fn one_level(capacity: u32, requests: u64, from: u64) -> u64 {
-    let mut level = Level::new(LevelConfig::new(capacity, Prefetch::None)).unwrap();
+    let mut level = Level::new(LevelConfig::new(capacity, Prefetch::NONE)).unwrap();
     let mut rng = Rng::new(1, 0);
     let mut before = 0;
     for number in 0..requests {
@@ -148,12 +149,12 @@ fn two_levels(prefetch: Prefetch, trigger: Trigger, coordination: Coordination, 
 
 #[test]
 fn two_levels_over_a_disk_allocate_nothing_per_request() {
-    let stream = Prefetch::Stream { degree_max: 48, distance: 24 };
+    let stream = Prefetch::Live(live::Prefetch::Stream { degree_max: 48, distance: 24 });
     let cases = [
         (Prefetch::Ra { degree: 4 }, Trigger::Native, Coordination::LABELS),
         (Prefetch::LinuxSimple { min: 3, max: 32, incl_demand: false }, Trigger::Native, Coordination::PFC),
         (Prefetch::Linux2618 { min: 4, max: 32 }, Trigger::Native, Coordination::NONE),
-        (Prefetch::OnDemand { max: 32 }, Trigger::Native, Coordination::NONE),
+        (Prefetch::Live(live::Prefetch::OnDemand { max: 32 }), Trigger::Native, Coordination::NONE),
         (Prefetch::Sarc { degree: 8, distance: 4, threshold: 4 }, Trigger::Native, Coordination::DU),
         (Prefetch::Amp { apt: 4, degree_max: 256, run: 1 }, Trigger::Native, Coordination::PFC),
         (Prefetch::Amp { apt: 4, degree_max: 256, run: 1 }, Trigger::Native, Coordination::ADAPTIVE),

@@ -2,10 +2,11 @@
 //! single global history serves none.
 
 use policy::cache::{LevelConfig, Span};
-use policy::prefetch::Prefetch;
+use policy::prefetch::{self as live, Algorithm};
 use policy::streams::Streams;
 use policy::time::Time;
 use sim::block::{Merging, Scheduler};
+use sim::prefetch::Prefetch;
 use sim::storage::{Array, Device, Service, Storage};
 use sim::world::{Access, Arrival, Config, Placement, World};
 
@@ -38,7 +39,7 @@ fn hit_ratio(prefetch: Prefetch, told: Told) -> f64 {
     };
     let turns = (0..200).flat_map(|turn| (0..STREAMS).map(move |file| (turn, file)));
     let trace: Vec<_> = turns.map(|(turn, file)| access(turn, file)).collect();
-    let mut config = Config::two_levels(LevelConfig::new(8192, prefetch), LevelConfig::new(1, Prefetch::None));
+    let mut config = Config::two_levels(LevelConfig::new(8192, prefetch), LevelConfig::new(1, Prefetch::NONE));
     config.shared.clear();
     config.arrival = Arrival::Closed { think: Time::from_millis(1) };
     let device = Device::Constant(Service::new(Time::from_millis(2), Time::ZERO));
@@ -51,11 +52,14 @@ fn hit_ratio(prefetch: Prefetch, told: Told) -> f64 {
 
 #[test]
 fn streams_told_apart_hit_and_a_global_history_does_not() {
-    for prefetch in [Prefetch::Linux2618 { min: 4, max: 32 }, Prefetch::Stream { degree_max: 48, distance: 24 }] {
+    for prefetch in [
+        Prefetch::Linux2618 { min: 4, max: 32 },
+        Prefetch::Live(live::Prefetch::Stream { degree_max: 48, distance: 24 }),
+    ] {
         let (apart, together) = (hit_ratio(prefetch, Told::ByFile), hit_ratio(prefetch, Told::Nothing));
         assert!(apart > 0.8 && together < 0.1, "{}: {apart} told apart, {together} together", prefetch.name());
         let detected = hit_ratio(prefetch, Told::ByAddress);
         assert!(detected > 0.8, "{}: {detected} told apart by address", prefetch.name());
     }
-    assert!(hit_ratio(Prefetch::None, Told::ByFile) < 0.1);
+    assert!(hit_ratio(Prefetch::NONE, Told::ByFile) < 0.1);
 }

@@ -3,11 +3,12 @@
 
 use policy::cache::{LevelConfig, Span};
 use policy::coordinate::{Coordination, Labels};
-use policy::prefetch::Prefetch;
+use policy::prefetch::Algorithm;
 use policy::time::Time;
 use sim::block::{Deadline, Merging, Scheduler};
 use sim::disk::{Disk, model::CHEETAH9LP};
 use sim::generate::Rng;
+use sim::prefetch::Prefetch;
 use sim::storage::{Array, Device, Storage};
 use sim::world::{Access, Arrival, Config, Placement, Tally, World};
 

@@ -1,6 +1,7 @@
 //! Counters of the cache, named as in the simulator's report.
 
 use policy::cache::Level;
+use policy::prefetch::Algorithm;
 
 /// Counts of the block cache since the start; in blocks unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -8,7 +8,7 @@ use super::table::Table;
 
 /// Pages of a level. Prefetchers look blocks up here and set marks on them; only the level adds and removes.
 #[derive(Clone, Debug)]
-pub(crate) struct Pages {
+pub struct Pages {
     pub(crate) table: Table,
     pub(crate) slab: Slab,
     pub(crate) lists: Lists,
@@ -22,37 +22,39 @@ impl Pages {
 
     /// Returns the slot of a block that is resident or in flight.
     #[inline]
-    pub(crate) fn find(&self, block: Block) -> Option<u32> {
+    pub fn find(&self, block: Block) -> Option<u32> {
         self.table.get(&self.slab, block.0)
     }
 
     /// Whether a block is resident or in flight.
-    pub(crate) fn contains(&self, block: Block) -> bool {
+    pub fn contains(&self, block: Block) -> bool {
         self.find(block).is_some()
     }
 
     /// Returns the slot of the block before, if that is in the same file and here.
-    pub(crate) fn find_before(&self, block: Block) -> Option<u32> {
+    pub fn find_before(&self, block: Block) -> Option<u32> {
         block.before().and_then(|before| self.find(before))
     }
 
     /// Returns the block at a slot.
-    pub(crate) fn block(&self, slot: u32) -> Block {
+    pub fn block(&self, slot: u32) -> Block {
         Block(self.slab.node(slot).key)
     }
 
+    /// Returns the marks of a page ([`super::page`]).
     #[inline]
-    pub(crate) fn flags(&self, slot: u32) -> u32 {
+    pub fn flags(&self, slot: u32) -> u32 {
         self.slab.node(slot).flags
     }
 
+    /// Returns the marks of a page for a change.
     #[inline]
-    pub(crate) fn flags_mut(&mut self, slot: u32) -> &mut u32 {
+    pub fn flags_mut(&mut self, slot: u32) -> &mut u32 {
         &mut self.slab.node_mut(slot).flags
     }
 
     /// Removes the trigger from a page. Returns whether it had one.
-    pub(crate) fn take_trigger(&mut self, slot: u32) -> bool {
+    pub fn take_trigger(&mut self, slot: u32) -> bool {
         let flags = self.flags_mut(slot);
         let was = *flags & TRIGGER != 0;
         *flags &= !TRIGGER;
@@ -60,7 +62,7 @@ impl Pages {
     }
 
     /// Sets the trigger on a block if it is here.
-    pub(crate) fn set_trigger(&mut self, block: Block) {
+    pub fn set_trigger(&mut self, block: Block) {
         if let Some(slot) = self.find(block) {
             *self.flags_mut(slot) |= TRIGGER;
         }
@@ -74,13 +76,13 @@ impl Pages {
     }
 
     /// Iterates over the slots of all blocks, resident or in flight.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         let live = |(slot, node): (usize, &super::slab::Node)| (node.key != u64::MAX).then_some(slot as u32);
         self.slab.nodes.iter().enumerate().filter_map(live)
     }
 
     /// Moves a page to the most recently used end if it is resident.
-    pub(crate) fn renew(&mut self, slot: u32) {
+    pub fn renew(&mut self, slot: u32) {
         if self.flags(slot) & FLYING == 0 {
             self.lists.renew(&mut self.slab, slot);
         }

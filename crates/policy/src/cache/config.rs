@@ -1,19 +1,19 @@
 //! Configuration of a cache level.
 
-use crate::block::{ConfigError, Replacement, Setting, TwoLists};
+use crate::block::{ConfigError, Replacement, Setting};
 use crate::coordinate::Coordination;
-use crate::prefetch::{self, Prefetch, Trigger};
+use crate::prefetch::{self, Algorithm, Prefetch, Trigger};
 
 /// Size and algorithms of a level. Every replacement works with every prefetcher; a trigger other than
 /// [`Trigger::Native`] needs a prefetcher with a trigger distance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LevelConfig {
+pub struct LevelConfig<A: Algorithm = Prefetch> {
     /// Capacity in blocks, including those in flight.
     pub capacity_blocks: u32,
     /// Choice of the evicted block.
     pub replacement: Replacement,
     /// Choice of the prefetched blocks.
-    pub prefetch: Prefetch,
+    pub prefetch: A,
     /// Time of the prefetches.
     pub trigger: Trigger,
     /// Coordination with the other levels of a hierarchy.
@@ -31,16 +31,12 @@ pub struct LevelConfig {
     pub streams_max: u32,
 }
 
-impl LevelConfig {
-    /// A level with this prefetcher and its usual replacement: SARC has its own, all others use LRU (section 4.4).
-    pub fn new(capacity_blocks: u32, prefetch: Prefetch) -> LevelConfig {
-        let replacement = match prefetch {
-            Prefetch::Sarc { .. } => Replacement::Sarc(TwoLists::default()),
-            _ => Replacement::Lru,
-        };
+impl<A: Algorithm> LevelConfig<A> {
+    /// A level with this prefetcher and its usual replacement.
+    pub fn new(capacity_blocks: u32, prefetch: A) -> LevelConfig<A> {
         LevelConfig {
             capacity_blocks,
-            replacement,
+            replacement: prefetch.replacement(),
             prefetch,
             trigger: Trigger::Native,
             coordination: Coordination::NONE,
@@ -49,6 +45,24 @@ impl LevelConfig {
             announce: false,
             per_stream: false,
             streams_max: 65_536,
+        }
+    }
+
+    /// The same level with another prefetcher.
+    pub fn with_prefetch<B: Algorithm>(self, prefetch: B) -> LevelConfig<B> {
+        let LevelConfig { capacity_blocks, replacement, trigger, coordination, streams_max, .. } = self;
+        let LevelConfig { buffers, join, announce, per_stream, .. } = self;
+        LevelConfig {
+            capacity_blocks,
+            replacement,
+            prefetch,
+            trigger,
+            coordination,
+            buffers,
+            join,
+            announce,
+            per_stream,
+            streams_max,
         }
     }
 
@@ -65,7 +79,7 @@ impl LevelConfig {
         }
         prefetch::check(self.prefetch, self.trigger)?;
         if let Replacement::Sarc(lists) = self.replacement {
-            if self.prefetch == Prefetch::None {
+            if self.prefetch.is_none() {
                 let why = "SARC keeps one list for sequential blocks and one for the rest, and without a prefetcher no \
                            block is sequential; choose lru, which is then the same, or a prefetcher";
                 return Err(ConfigError::new(Setting::Replacement, why));

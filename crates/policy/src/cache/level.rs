@@ -24,7 +24,7 @@ use crate::coordinate::pfc::Pfc;
 use crate::coordinate::trial::Trial;
 use crate::machine::{Log, Machine};
 use crate::prefetch::trigger::Rates;
-use crate::prefetch::{Ahead, Prefetcher};
+use crate::prefetch::{Ahead, Algorithm, Prefetch, Prefetcher};
 use crate::time::Time;
 use plan::Plan;
 use std::collections::VecDeque;
@@ -33,10 +33,10 @@ use tally::Tally;
 
 /// State machine of one cache level.
 #[derive(Debug)]
-pub struct Level {
-    config: LevelConfig,
+pub struct Level<A: Algorithm = Prefetch> {
+    config: LevelConfig<A>,
     pages: Pages,
-    prefetcher: Prefetcher,
+    prefetcher: A::State,
     rates: Option<Rates>,
     pfc: Option<Pfc>,
     adaptive: Option<Adaptive>,
@@ -57,12 +57,12 @@ pub struct Level {
     plain: bool,
 }
 
-impl Level {
+impl<A: Algorithm> Level<A> {
     /// Creates an empty level.
-    pub fn new(config: LevelConfig) -> Result<Level, ConfigError> {
+    pub fn new(config: LevelConfig<A>) -> Result<Level<A>, ConfigError> {
         config.check()?;
         let capacity = config.capacity_blocks;
-        let prefetcher = Prefetcher::new(config.prefetch);
+        let prefetcher = config.prefetch.state();
         let rates = Rates::new(config.trigger);
         let needs_streams = prefetcher.needs_streams() || rates.is_some() || config.per_stream;
         let coordination = config.coordination;
@@ -70,7 +70,7 @@ impl Level {
         let adaptive = coordination.adaptive.then(|| Adaptive::new(capacity, coordination.knows_labels()));
         Ok(Level {
             pages: Pages::new(capacity, config.replacement),
-            plain: matches!(prefetcher, Prefetcher::None)
+            plain: config.prefetch.is_none()
                 && !needs_streams
                 && pfc.is_none()
                 && adaptive.is_none()
@@ -118,7 +118,7 @@ impl Level {
     }
 
     /// Configuration of the level.
-    pub fn config(&self) -> &LevelConfig {
+    pub fn config(&self) -> &LevelConfig<A> {
         &self.config
     }
 
@@ -154,7 +154,7 @@ impl Level {
     }
 }
 
-impl Machine for Level {
+impl<A: Algorithm> Machine for Level<A> {
     type Event = Event;
     type Action = Action;
 

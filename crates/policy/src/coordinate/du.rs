@@ -30,10 +30,10 @@ mod tests {
 
     #[test]
     fn the_block_sent_last_is_the_next_victim() {
-        // SARC's lists need its prefetcher, which sees no run here.
-        let sarc = Prefetch::Sarc { degree: 8, distance: 4, threshold: 64 };
+        // SARC's lists need a prefetcher; this one sees no run here.
+        let stream = Prefetch::Stream { degree_max: 48, distance: 24 };
         for (prefetch, replacement) in
-            [(Prefetch::None, Replacement::Lru), (sarc, Replacement::Sarc(TwoLists::default()))]
+            [(Prefetch::None, Replacement::Lru), (stream, Replacement::Sarc(TwoLists::default()))]
         {
             let mut config = LevelConfig::new(4, prefetch);
             config.replacement = replacement;

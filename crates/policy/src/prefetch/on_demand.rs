@@ -26,7 +26,7 @@ struct Window {
 
 /// Windows of all streams.
 #[derive(Clone, Debug)]
-pub(crate) struct OnDemand {
+pub struct OnDemand {
     max: u32,
     windows: Vec<Window>,
 }

@@ -1,176 +1,105 @@
-//! Common interface of all prefetchers, called by a level for each request.
+//! Interface between a level and its prefetcher: an algorithm with its parameters, and the state that it creates.
 //!
-//! There are two kinds. Some work on requests: RA, the Linux ones with windows, the stream read-ahead. They decide
-//! before the blocks are looked up, and their prefetches are placed after the requested blocks. The others work on
-//! pages: on-demand, SARC, AMP. They decide block by block, and their prefetches are placed at once, so that the next
-//! block already sees them.
+//! There are two kinds of prefetchers. Some work on requests, as the stream read-ahead. They decide before the blocks
+//! are looked up, and their prefetches are placed after the requested blocks. The others work on pages, as the
+//! on-demand read-ahead. They decide block by block, and their prefetches are placed at once, so that the next block
+//! already sees them.
 
-use super::amp::Amp;
 use super::context::{Ahead, Context, Verdict};
-use super::linux_2618::Linux2618;
-use super::linux_simple::LinuxSimple;
-use super::on_demand::OnDemand;
-use super::sarc::Sarc;
-use super::stream::Streams;
-use super::{Prefetch, Trigger, ra};
+use super::{Trigger, never_fires};
 use crate::block::pages::Pages;
-use crate::block::{Block, ConfigError, Setting, Span};
+use crate::block::{Block, ConfigError, Replacement, Setting, Span};
+use std::fmt;
 
-/// Prefetcher with its state.
-#[derive(Clone, Debug)]
-pub(crate) enum Prefetcher {
-    None,
-    Ra(u32),
-    LinuxSimple(LinuxSimple),
-    Linux2618(Linux2618),
-    OnDemand(OnDemand),
-    Stream(Streams),
-    Sarc(Sarc),
-    Amp(Box<Amp>),
+/// Choice of the prefetched blocks, with its parameters.
+pub trait Algorithm: Copy + PartialEq + fmt::Debug {
+    /// State of the algorithm in a level.
+    type State: Prefetcher;
+
+    /// Name in the configuration.
+    fn name(self) -> &'static str;
+
+    /// Whether it never prefetches.
+    fn is_none(self) -> bool;
+
+    /// Whether a [`Trigger`] other than the native one can be set over it.
+    fn has_trigger_distance(self) -> bool;
+
+    /// Its usual replacement.
+    fn replacement(self) -> Replacement {
+        Replacement::Lru
+    }
+
+    /// Smallest and largest number of blocks of a prefetch.
+    fn degrees(self) -> (u32, u32);
+
+    /// Checks its own trigger distance, if it has one.
+    fn check_distance(self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Creates the state.
+    fn state(self) -> Self::State;
 }
 
-impl Prefetcher {
-    pub(crate) fn new(prefetch: Prefetch) -> Prefetcher {
-        match prefetch {
-            Prefetch::None => Prefetcher::None,
-            Prefetch::Ra { degree } => Prefetcher::Ra(degree),
-            Prefetch::LinuxSimple { min, max, incl_demand } => {
-                Prefetcher::LinuxSimple(LinuxSimple::new(min, max, incl_demand))
-            }
-            Prefetch::Linux2618 { min, max } => Prefetcher::Linux2618(Linux2618::new(min, max)),
-            Prefetch::OnDemand { max } => Prefetcher::OnDemand(OnDemand::new(max)),
-            Prefetch::Stream { degree_max, distance } => Prefetcher::Stream(Streams::new(degree_max, distance)),
-            Prefetch::Sarc { degree, distance, threshold } => Prefetcher::Sarc(Sarc { degree, distance, threshold }),
-            Prefetch::Amp { apt, degree_max, run } => Prefetcher::Amp(Box::new(Amp::new(apt, degree_max, run))),
-        }
-    }
-
+/// State of a prefetcher, called by a level for each request.
+pub trait Prefetcher: fmt::Debug {
     /// Whether it keeps state per stream.
-    pub(crate) fn needs_streams(&self) -> bool {
-        matches!(
-            self,
-            Prefetcher::LinuxSimple(_) | Prefetcher::Linux2618(_) | Prefetcher::OnDemand(_) | Prefetcher::Stream(_)
-        )
+    fn needs_streams(&self) -> bool {
+        false
     }
 
-    /// Begins a request.
-    pub(crate) fn before(&mut self, pages: &Pages, context: &Context, out: &mut Vec<Ahead>) {
-        match self {
-            Prefetcher::None | Prefetcher::Sarc(_) => {}
-            Prefetcher::Ra(degree) => out.push(ra::ahead(*degree, context)),
-            Prefetcher::LinuxSimple(linux) => out.extend(linux.before(context)),
-            Prefetcher::Linux2618(linux) => linux.before(context, |block| pages.contains(block), out),
-            Prefetcher::OnDemand(linux) => linux.before(context),
-            Prefetcher::Stream(streams) => out.extend(streams.before(context)),
-            Prefetcher::Amp(amp) => amp.before(),
-        }
-    }
+    /// Begins a request; adds the prefetches that are placed after it.
+    fn before(&mut self, _pages: &Pages, _context: &Context, _out: &mut Vec<Ahead>) {}
 
     /// Ends a request.
-    pub(crate) fn after(&mut self, context: &Context) {
-        if let Prefetcher::OnDemand(linux) = self {
-            linux.after(context);
-        }
-    }
+    fn after(&mut self, _context: &Context) {}
 
     /// Handles a missing block; `slot` is its new frame, if it got one.
     #[inline]
-    pub(crate) fn missed(&mut self, pages: &mut Pages, slot: Option<u32>, block: Block, context: &Context) -> Verdict {
-        match self {
-            Prefetcher::OnDemand(linux) => linux.missed(pages, block, context),
-            Prefetcher::Sarc(sarc) => sarc.missed(pages, slot, block, context),
-            Prefetcher::Amp(amp) => amp.missed(pages, slot, block, context),
-            _ => Verdict::default(),
-        }
+    fn missed(&mut self, _pages: &mut Pages, _slot: Option<u32>, _block: Block, _context: &Context) -> Verdict {
+        Verdict::default()
     }
 
     /// Handles a block that is resident or in flight.
     #[inline]
-    pub(crate) fn hit(&mut self, pages: &mut Pages, slot: u32, block: Block, context: &Context) -> Verdict {
-        match self {
-            Prefetcher::OnDemand(linux) => linux.hit(pages, slot, block, context),
-            Prefetcher::Sarc(sarc) => sarc.hit(pages, slot, block, context),
-            Prefetcher::Amp(amp) => amp.hit(pages, slot, block, context),
-            _ => Verdict::default(),
-        }
+    fn hit(&mut self, _pages: &mut Pages, _slot: u32, _block: Block, _context: &Context) -> Verdict {
+        Verdict::default()
     }
 
     /// Records that a frame got a new block.
     #[inline]
-    pub(crate) fn fresh(&mut self, slot: u32, block: Block) {
-        if let Prefetcher::Amp(amp) = self {
-            amp.fresh(slot, block);
-        }
-    }
+    fn fresh(&mut self, _slot: u32, _block: Block) {}
 
     /// Records that the blocks of a prefetch are resident or in flight, as far as there were frames.
-    pub(crate) fn placed(&mut self, pages: &mut Pages, set: Span, mark: Option<Block>, context: &Context) {
-        match self {
-            Prefetcher::Sarc(sarc) => sarc.placed(pages, set, context),
-            Prefetcher::Amp(amp) => amp.placed(pages, set, context),
-            _ => {}
-        }
-        if let Some(mark) = mark {
-            pages.set_trigger_if_new(mark);
-        }
-    }
+    fn placed(&mut self, _pages: &mut Pages, _set: Span, _context: &Context) {}
 
     /// Whether a page about to be evicted stays for another round.
     #[inline]
-    pub(crate) fn keeps(&mut self, pages: &mut Pages, slot: u32) -> bool {
-        match self {
-            Prefetcher::Amp(amp) => amp.keeps(pages, slot),
-            _ => false,
-        }
+    fn keeps(&mut self, _pages: &mut Pages, _slot: u32) -> bool {
+        false
     }
 
     /// Records that a set arrived while a reader waited for its first block.
-    pub(crate) fn late(&mut self, pages: &Pages, first: Block) {
-        if let Prefetcher::Amp(amp) = self {
-            amp.late(pages, first);
-        }
-    }
+    fn late(&mut self, _pages: &Pages, _first: Block) {}
 
     /// Returns the first inconsistency of its state.
-    pub(crate) fn check(&self, pages: &Pages) -> Result<(), String> {
-        match self {
-            Prefetcher::Amp(amp) => amp.check(pages, pages.slots()),
-            _ => Ok(()),
-        }
+    fn check(&self, _pages: &Pages) -> Result<(), String> {
+        Ok(())
     }
 }
 
 /// Checks the parameters of a prefetcher and of the trigger over it.
-pub(crate) fn check(prefetch: Prefetch, trigger: Trigger) -> Result<(), ConfigError> {
+pub(crate) fn check(prefetch: impl Algorithm, trigger: Trigger) -> Result<(), ConfigError> {
     let name = prefetch.name();
-    let (least, most) = match prefetch {
-        Prefetch::None => (1, 1),
-        Prefetch::Ra { degree } => (degree, degree),
-        Prefetch::LinuxSimple { min, max, .. } | Prefetch::Linux2618 { min, max } => (min, max),
-        Prefetch::OnDemand { max } => (max, max),
-        Prefetch::Stream { degree_max, .. } => (1, degree_max),
-        Prefetch::Sarc { degree, threshold, .. } => (degree.min(u32::from(threshold)), degree.max(1)),
-        // A degree that never exceeds the threshold would never prefetch asynchronously.
-        Prefetch::Amp { apt, degree_max, run } => (run.min(apt + 1), if apt < degree_max { degree_max } else { 0 }),
-    };
+    let (least, most) = prefetch.degrees();
     let wrong = |setting, why| Err(ConfigError::new(setting, why));
-    let distant = |distance: u32, degree: u32| {
-        format!(
-            "a trigger distance of {distance} never fires within a degree of {degree}; set it to at most the degree"
-        )
-    };
     if least == 0 || least > most || most > super::DEGREE_MAX {
         let why = format!("{name} cannot prefetch so much; set its smallest degree to 1 to the largest degree");
         return wrong(Setting::Prefetch, why);
     }
-    match prefetch {
-        Prefetch::Stream { degree_max, distance } if distance == 0 || distance > degree_max => {
-            return wrong(Setting::Prefetch, distant(distance, degree_max));
-        }
-        Prefetch::Sarc { degree, distance, .. } if distance >= degree => {
-            return wrong(Setting::Prefetch, distant(distance, degree));
-        }
-        _ => {}
+    if let Err(why) = prefetch.check_distance() {
+        return wrong(Setting::Prefetch, why);
     }
     match trigger {
         Trigger::Native => Ok(()),
@@ -181,7 +110,7 @@ pub(crate) fn check(prefetch: Prefetch, trigger: Trigger) -> Result<(), ConfigEr
                  has one, such as stream or on-demand"
             ),
         ),
-        Trigger::Fixed { distance: 0 } => wrong(Setting::Trigger, distant(0, most)),
+        Trigger::Fixed { distance: 0 } => wrong(Setting::Trigger, never_fires(0, most)),
         Trigger::Ets(share) | Trigger::Esf(share) if !share.is_valid() => wrong(
             Setting::Trigger,
             "the trigger distances cannot be shared out; set distance_min to at most distance_max, and the sampling \

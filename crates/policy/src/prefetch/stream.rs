@@ -25,7 +25,7 @@ struct Position {
 
 /// Positions of all streams.
 #[derive(Clone, Debug)]
-pub(crate) struct Streams {
+pub struct Streams {
     degree_max: u32,
     distance: u32,
     positions: Vec<Position>,

@@ -1,7 +1,7 @@
 //! The sizes of Linux's read-ahead windows: the first one of a stream, and the next after a given one (section 3.3).
 
 /// Returns the first window for a request of `asked` blocks.
-pub(crate) fn initial(asked: u32, max: u32) -> u32 {
+pub fn initial(asked: u32, max: u32) -> u32 {
     let rounded = asked.max(1).checked_next_power_of_two().unwrap_or(max);
     if rounded <= max / 32 {
         rounded * 4
@@ -13,14 +13,9 @@ pub(crate) fn initial(asked: u32, max: u32) -> u32 {
 }
 
 /// Returns the window after one of `size` blocks.
-pub(crate) fn next(size: u32, max: u32) -> u32 {
+pub fn next(size: u32, max: u32) -> u32 {
     let grown = if size < max / 16 { size.saturating_mul(4) } else { size.saturating_mul(2) };
     grown.min(max)
-}
-
-/// Returns the window after one of `size` blocks whose pages were evicted before they were read.
-pub(crate) fn shrunk(size: u32, min: u32, max: u32) -> u32 {
-    size.saturating_sub(2).max(min).min(max)
 }
 
 #[cfg(test)]
@@ -35,6 +30,5 @@ mod tests {
         }
         let growth: Vec<u32> = std::iter::successors(Some(4), |&size| (size < 32).then(|| next(size, 32))).collect();
         assert_eq!(growth, [4, 8, 16, 32]);
-        assert_eq!((shrunk(32, 4, 32), shrunk(5, 4, 32)), (30, 4));
     }
 }

@@ -7,14 +7,14 @@
 mod peer;
 
 use peer::Peer;
-use policy::cache::{Block, Level, LevelConfig, Span};
+use policy::cache::{Block, Span};
 use policy::coordinate::Coordination;
 use policy::precedence::Class;
-use policy::prefetch::Prefetch;
 use policy::time::Time;
 use sim::block::{Choice, Deadline, Io, Merging, Queue, Scheduler};
 use sim::disk::{Disk, model::CHEETAH9LP};
 use sim::generate::{Mixed, Rng, oltp_like};
+use sim::prefetch::{Level, LevelConfig, Prefetch};
 use sim::storage::{Array, Device, Storage};
 use sim::world::{Access, Arrival, Config, Placement, World};
 use std::hint::black_box;
@@ -136,7 +136,7 @@ fn zipf(count: usize) -> Vec<Block> {
 }
 
 fn lru(blocks: &[Block]) -> u64 {
-    let mut level = Level::new(LevelConfig::new(CAPACITY, Prefetch::None)).expect("a plain level");
+    let mut level = Level::new(LevelConfig::new(CAPACITY, Prefetch::NONE)).expect("a plain level");
     for group in blocks.chunks(1024) {
         level.replay_blocks(Time::ZERO, group);
     }

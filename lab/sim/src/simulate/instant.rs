@@ -7,10 +7,11 @@
 use super::SimulateError;
 use crate::block;
 use crate::latency::Latencies;
+use crate::prefetch::{Level, LevelConfig};
 use crate::replay::Replay;
 use crate::setup::{Setup, SetupError};
 use crate::world::{Access, LevelTally, Tally, Writes};
-use policy::cache::{Block, Level, LevelConfig, Request, RequestId};
+use policy::cache::{Block, Request, RequestId};
 use policy::time::Time;
 
 /// Requests of one group.

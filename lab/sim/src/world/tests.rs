@@ -3,11 +3,12 @@
 use super::*;
 use crate::block::{Merging, Scheduler};
 use crate::disk::{Disk, model::CHEETAH9LP};
+use crate::prefetch::Prefetch;
 use crate::storage::{Array, Device, Service};
 use policy::cache::Span;
 use policy::coordinate::{Coordination, Labels};
 use policy::precedence::{self, Precedence};
-use policy::prefetch::{Prefetch, Share, Trigger};
+use policy::prefetch::{self as live, Algorithm, Share, Trigger};
 use proptest::prelude::*;
 
 fn read(at_ms: u64, index: u64, len: u32) -> Access {
@@ -26,7 +27,7 @@ fn constant(ms: u64) -> Storage {
 }
 
 fn plain(blocks: u32) -> LevelConfig {
-    LevelConfig::new(blocks, Prefetch::None)
+    LevelConfig::new(blocks, Prefetch::NONE)
 }
 
 fn run(config: Config, storage: Storage, clients: Vec<Vec<Access>>) -> Tally {
@@ -179,7 +180,7 @@ fn a_world_that_has_fetched_more_often_than_16_bits_count_goes_on() {
 
 #[test]
 fn inventories_are_sampled_until_the_world_ends() {
-    let mut level = LevelConfig::new(1000, Prefetch::Stream { degree_max: 48, distance: 24 });
+    let mut level = LevelConfig::new(1000, Prefetch::Live(live::Prefetch::Stream { degree_max: 48, distance: 24 }));
     level.per_stream = true;
     let mut config = Config { shared: Vec::new(), ..Config::two_levels(level, plain(1)) };
     config.sample_every = Some(Time::from_millis(100));

@@ -103,7 +103,7 @@ fn a_cache_that_cannot_be_is_refused() {
     expect("[cache]\nsize = 4096\n", "7:8", &["4096 bytes", "64KiB"]);
     expect("[cache]\nsize = \"9TiB\"\n", "7:8", &["4TiB"]);
     for gone in ["ra", "linux", "linux-2.6.18", "sarc:degree=16", "amp", "sark"] {
-        let found = format!("`prefetch` is \"{gone}\"; the volume is not opened. Choose none, on-demand or stream");
+        let found = format!("`prefetch` is \"{gone}\"; the volume is not opened. Mend it: choose none, on-demand");
         expect(&format!("[cache]\nprefetch = \"{gone}\"\n"), "7:12", &[found.as_str()]);
     }
     expect("[cache]\nprefetch = \"stream:threshold=4\"\n", "7:12", &["degree_max"]);

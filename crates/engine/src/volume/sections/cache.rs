@@ -22,7 +22,7 @@ section! {
         /// not open for writing.
         size: u64 = size(0..=SIZE_MAX, "0 for no cache, or a size from 64KiB to 4TiB, such as \"256MiB\""), 0;
         /// The prefetcher: none, on-demand or stream (stream:degree_max=32). `entrepot-lab sim cache` has others.
-        prefetch: Prefetch = parsed(prefetcher), "on-demand";
+        prefetch: Prefetch = parsed(said(words::prefetch)), "on-demand";
         /// The replacement: lru or sarc.
         replacement: Replacement = parsed(said(words::replacement)), "lru";
         /// The setter of the trigger distance: native, fixed:24, ets or esf (ets:redistribute, esf:default=24,min=4,max=48).
@@ -31,17 +31,6 @@ section! {
         /// du, or several joined by +. A mount sends early requests, so `pfc` here is the simulator's `early+pfc`.
         coordinator: Coordination = parsed(said(words::coordination)), "none";
     }
-}
-
-/// Parses a prefetcher that is measured to be worth its place in a mount; the simulator has all.
-fn prefetcher(text: &str) -> Result<Prefetch, String> {
-    let name = text.split(':').next().unwrap_or(text).trim();
-    if !["none", "on-demand", "stream"].contains(&name) {
-        return Err("Choose none, on-demand or stream; the other prefetchers gained nothing over on-demand, so \
-                    `entrepot-lab sim cache` alone has them"
-            .to_owned());
-    }
-    said(words::prefetch)(text)
 }
 
 fn said<T>(parse: impl Fn(&str) -> Result<T, WordError>) -> impl Fn(&str) -> Result<T, String> {

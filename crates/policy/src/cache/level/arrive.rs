@@ -10,9 +10,10 @@ use crate::cache::event::{Action, Fetch, FetchId, Outcome};
 use crate::cache::flight::Waiting;
 use crate::coordinate::du;
 use crate::precedence::Class;
+use crate::prefetch::{Algorithm, Prefetcher};
 use crate::time::Time;
 
-impl Level {
+impl<A: Algorithm> Level<A> {
     /// Cuts the plan of a request into fetches, and answers it if it waits for none. With `join`, a prefetch is joined
     /// with the missing blocks that it follows.
     pub(super) fn depart(&mut self, now: Time, request: &Request, outcome: Outcome, join: bool) {

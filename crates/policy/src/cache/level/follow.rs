@@ -6,8 +6,9 @@ use crate::block::{Block, Span};
 use crate::block::{Reason, Request};
 use crate::cache::event::Outcome;
 use crate::coordinate::adaptive::Course;
+use crate::prefetch::Algorithm;
 
-impl Level {
+impl<A: Algorithm> Level<A> {
     /// Serves the requested blocks and reads ahead.
     pub(super) fn follow(&mut self, request: &Request, course: Course) -> Outcome {
         let mut outcome = Outcome::default();

@@ -6,9 +6,9 @@ use crate::block::Block;
 use crate::block::page::{DOOMED, FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
 use crate::block::{Reason, Request};
 use crate::cache::event::Action;
-use crate::prefetch::{Ahead, Context};
+use crate::prefetch::{Ahead, Algorithm, Context, Prefetcher};
 
-impl Level {
+impl<A: Algorithm> Level<A> {
     /// Makes a frame free. Returns false if all are in flight.
     #[inline]
     fn make_room(&mut self) -> bool {
@@ -85,7 +85,10 @@ impl Level {
         }
         let set = crate::cache::Span { len: placed, ..span };
         if placed > 0 {
-            self.prefetcher.placed(&mut self.pages, set, ahead.mark, context);
+            self.prefetcher.placed(&mut self.pages, set, context);
+            if let Some(mark) = ahead.mark {
+                self.pages.set_trigger_if_new(mark);
+            }
         }
     }
 

@@ -8,10 +8,10 @@ use crate::block::{Reason, Request};
 use crate::cache::event::{Action, Outcome};
 use crate::coordinate::pfc::Split;
 use crate::coordinate::{Labels, labels};
-use crate::prefetch::Context;
+use crate::prefetch::{Ahead, Algorithm, Context, Prefetcher, Trigger, Verdict as PrefetchVerdict};
 use crate::time::Time;
 
-impl Level {
+impl<A: Algorithm> Level<A> {
     pub(super) fn request(&mut self, now: Time, request: &Request) -> Outcome {
         if request.write {
             self.write(request);
@@ -126,7 +126,7 @@ impl Level {
             context.stream = entered.at;
             context.fresh = entered.fresh;
         }
-        if let crate::prefetch::Trigger::Fixed { distance } = self.config.trigger {
+        if let Trigger::Fixed { distance } = self.config.trigger {
             context.distance = Some(distance);
         }
         if let Some(rates) = &mut self.rates {
@@ -163,11 +163,11 @@ impl Level {
         context: &Context,
         wanted: bool,
         outcome: &mut Outcome,
-    ) -> crate::prefetch::Verdict {
+    ) -> PrefetchVerdict {
         let flags = FLYING | PLANNED | if wanted { USED } else { PREFETCHED };
         let slot = self.frame(block, flags, request.stream);
         let verdict = self.prefetcher.missed(&mut self.pages, slot, block, context);
-        let ahead = |ahead: &crate::prefetch::Ahead| ahead.reason != Reason::Missing && ahead.span.contains(block);
+        let ahead = |ahead: &Ahead| ahead.reason != Reason::Missing && ahead.span.contains(block);
         let sequential = verdict.sequential || self.aheads.iter().any(ahead);
         if context.labelled(block) {
             self.pages.lists.missed(sequential);

@@ -9,12 +9,13 @@ use crate::block::Request;
 use crate::block::page::USED;
 use crate::block::{Block, Span};
 use crate::cache::event::Outcome;
+use crate::prefetch::Algorithm;
 use crate::time::Time;
 
 /// Number of blocks per group to look ahead.
 const AHEAD: usize = 32;
 
-impl Level {
+impl<A: Algorithm> Level<A> {
     /// Serves a request whose fetches, if any, are done at once. The only actions are, with `announce`, `Hit`, `Evict`
     /// and, for writes, `Store`. It must not be mixed with requests under way.
     #[inline]

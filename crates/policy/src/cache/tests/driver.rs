@@ -2,10 +2,11 @@
 
 use crate::cache::*;
 use crate::machine::Machine;
+use crate::prefetch::Algorithm;
 use crate::time::Time;
 
-pub(crate) struct Driver {
-    pub(crate) level: Level,
+pub(crate) struct Driver<A: Algorithm> {
+    pub(crate) level: Level<A>,
     pub(crate) now: Time,
     pub(crate) stream: u32,
     pub(crate) demand_len: u32,
@@ -16,8 +17,8 @@ pub(crate) struct Driver {
     next_id: u64,
 }
 
-impl Driver {
-    pub(crate) fn new(config: LevelConfig) -> Driver {
+impl<A: Algorithm> Driver<A> {
+    pub(crate) fn new(config: LevelConfig<A>) -> Driver<A> {
         Driver {
             level: Level::new(config).unwrap(),
             now: Time::ZERO,

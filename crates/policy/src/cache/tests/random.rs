@@ -6,7 +6,7 @@ use crate::cache::*;
 use crate::coordinate::{Coordination, Labels, Large, Pfc, Scope};
 use crate::machine::Machine;
 use crate::precedence::Class;
-use crate::prefetch::{Prefetch, Share, Trigger};
+use crate::prefetch::{Algorithm, Prefetch, Share, Trigger};
 use crate::time::Time;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -61,11 +61,11 @@ fn coordination() -> impl Strategy<Value = Coordination> {
         .prop_map(|(labels, early, pfc, du, adaptive)| Coordination { labels, early, pfc, du, adaptive })
 }
 
-fn config() -> impl Strategy<Value = LevelConfig> {
+fn config() -> impl Strategy<Value = LevelConfig<Prefetch>> {
     (1u32..120, 0usize..Prefetch::ALL.len(), 0usize..4, any::<bool>(), coordination(), any::<bool>()).prop_map(
         |(capacity, which, trigger, sarc, coordination, join)| {
             let mut config = LevelConfig::new(capacity, Prefetch::ALL[which]);
-            if sarc && config.prefetch != Prefetch::None {
+            if sarc && !config.prefetch.is_none() {
                 config.replacement = Replacement::Sarc(TwoLists { bottom_fraction: 0.1, large_ratio: 2.0 });
             }
             if config.prefetch.has_trigger_distance() {
@@ -94,7 +94,7 @@ struct Asked {
 }
 
 struct World {
-    level: Level,
+    level: Level<Prefetch>,
     now: Time,
     versions: BTreeMap<Block, u64>,
     stored: BTreeMap<Block, u64>,
@@ -219,7 +219,8 @@ impl World {
             Step::Read { index, len, demand, stream } => {
                 let span = Span::new(1, index, len);
                 let (since, none) = (self.snapshot(span), BTreeMap::new());
-                let knows = self.level.config().coordination.knows_labels();
+                let coordination = self.level.config().coordination;
+                let knows = coordination.early || coordination.labels != Labels::Ignored;
                 let awaited = !knows || demand >= len;
                 self.asked.insert(RequestId(id), Asked { span, since, got: none, waits: BTreeMap::new(), awaited });
                 self.event(
@@ -257,7 +258,7 @@ impl World {
     }
 }
 
-fn run(config: LevelConfig, steps: &[Step]) {
+fn run(config: LevelConfig<Prefetch>, steps: &[Step]) {
     let mut world = World {
         level: Level::new(config).unwrap(),
         now: Time::ZERO,
@@ -284,12 +285,14 @@ fn run(config: LevelConfig, steps: &[Step]) {
 /// must not be fetched again.
 #[test]
 fn a_block_that_lost_its_frame_within_its_own_request_comes_once() {
-    let mut config = LevelConfig::new(3, Prefetch::Linux2618 { min: 4, max: 32 });
-    config.coordination.pfc = Some(Pfc { bypass: false, ..Pfc::PUBLISHED });
-    config.announce = true;
     let read = |n: u64| Step::Read { index: 2 * n, len: 2, demand: 2, stream: 0 };
     let steps: Vec<Step> = (0..6).flat_map(|n| [read(n), Step::Done { which: 0 }]).collect();
-    run(config, &steps);
+    for prefetch in Prefetch::ALL {
+        let mut config = LevelConfig::new(3, prefetch);
+        config.coordination.pfc = Some(Pfc { bypass: false, ..Pfc::PUBLISHED });
+        config.announce = true;
+        run(config, &steps);
+    }
 }
 
 proptest! {

@@ -13,8 +13,8 @@ use engine::volume::Config;
 use node::control::Problem;
 use policy::Time;
 use policy::cache::{LevelConfig, Span};
-use policy::prefetch::Prefetch;
 use sim::link::Link;
+use sim::prefetch::Prefetch;
 use sim::setup::Setup;
 use sim::storage::Storage;
 use sim::world::{Access, Arrival, Placement, World, Writes};
@@ -67,8 +67,9 @@ pub fn replay(recording: &Recording, count: usize, cache: Option<&LevelConfig>, 
     let files = if cache.is_some() { &recording.file_blocks } else { &own };
     let placement = Placement::new(files, BLOCK_SECTORS, storage.sectors());
     // The simulator gives each client a level of its own; this one passes everything on.
-    let through = LevelConfig { buffers: true, join: false, ..LevelConfig::new(1, Prefetch::None) };
-    let shared = cache.map(|level| LevelConfig { announce: false, ..level.clone() });
+    let through = LevelConfig { buffers: true, join: false, ..LevelConfig::new(1, Prefetch::NONE) };
+    let shared =
+        cache.map(|level| LevelConfig { announce: false, ..level.clone().with_prefetch(level.prefetch.into()) });
     let config = sim::world::Config {
         private: vec![through],
         shared: shared.into_iter().collect(),
@@ -151,7 +152,7 @@ mod tests {
         let requests: Vec<_> = (0..4).map(|n| read(10 * n, 5, 0, 1024 * (n % 2))).collect();
         let recording = Recording::of(requests.iter().map(|r| Request { bytes: 512, ..*r }).collect(), 0);
         assert_eq!(replay(&recording, 4, None, constant()), [5.0; 4]);
-        let level = LevelConfig::new(16, Prefetch::None);
+        let level = LevelConfig::new(16, policy::prefetch::Prefetch::None);
         assert_eq!(replay(&recording, 4, Some(&level), constant()), [5.0, 0.0, 0.0, 0.0]);
     }
 }

@@ -1,7 +1,7 @@
 //! RA: a fixed number of blocks after every request, hit or miss, sequential or not (section 3.1).
 
-use super::context::{Ahead, Context};
-use crate::block::Reason;
+use policy::cache::Reason;
+use policy::prefetch::{Ahead, Context};
 
 /// Returns the `degree` blocks after the request. At L1 they are fetched together with the missing ones.
 pub(crate) fn ahead(degree: u32, context: &Context) -> Ahead {

@@ -13,10 +13,10 @@
 //! and changes no `p` or `g`. A set trigger distance `T` replaces `g` when a page is tagged: `T - 1`, within `p`; `g`
 //! itself still adapts.
 
-use super::context::{Ahead, Context, Verdict};
-use crate::block::page::{ACCESSED, OLD, TRIGGER};
-use crate::block::pages::Pages;
-use crate::block::{Block, Reason, Span};
+use policy::cache::{Block, Reason, Span};
+use policy::prefetch::Pages;
+use policy::prefetch::page::{ACCESSED, OLD, TRIGGER};
+use policy::prefetch::{Ahead, Context, Verdict};
 
 /// AMP's state of a page, beside its marks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +37,7 @@ struct Run {
 
 /// Parameters, and the state of all pages.
 #[derive(Clone, Debug)]
-pub(crate) struct Amp {
+pub struct Amp {
     apt: u32,
     degree_max: u32,
     run: u32,

@@ -14,8 +14,8 @@
 //! next group begins after the group or the request, whichever ends later. A request of only an upper level's
 //! prefetcher fires, but groups do not grow, and outside the window it changes nothing.
 
-use super::context::{Ahead, Context, state};
-use crate::block::{Block, Reason};
+use policy::cache::{Block, Reason};
+use policy::prefetch::{Ahead, Context, state};
 
 /// First block, and the one after the last.
 type Group = (u64, u64);
@@ -30,7 +30,7 @@ const NONE: Group = (0, 0);
 
 /// Groups of all streams.
 #[derive(Clone, Debug)]
-pub(crate) struct LinuxSimple {
+pub struct LinuxSimple {
     min: u32,
     max: u32,
     incl_demand: bool,

@@ -8,14 +8,14 @@
 //! counts the block being read: the trigger is on `e - T + 1`. The distance may have changed since the trigger
 //! was set, so the next prefetch begins at the first absent block.
 
-use super::context::{Ahead, Context, Verdict};
-use crate::block::page::{PLANNED, SEQUENTIAL, count, with_count};
-use crate::block::pages::Pages;
-use crate::block::{Block, Reason, Span};
+use policy::cache::{Block, Reason, Span};
+use policy::prefetch::Pages;
+use policy::prefetch::page::{PLANNED, SEQUENTIAL, count, with_count};
+use policy::prefetch::{Ahead, Context, Verdict};
 
 /// Parameters of SARC; all state is in pages.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sarc {
+pub struct Sarc {
     pub(crate) degree: u32,
     pub(crate) distance: u32,
     pub(crate) threshold: u8,

@@ -11,9 +11,9 @@
 //! with `T` = 24, `P` = 48. A request of only an upper level's prefetcher moves the windows and fires, but windows do
 //! not grow. Out of sequence it changes nothing.
 
-use super::context::{Ahead, Context, state};
-use super::window;
-use crate::block::{Block, Reason};
+use policy::cache::{Block, Reason};
+use policy::prefetch::window;
+use policy::prefetch::{Ahead, Context, state};
 
 /// Consecutive hits after which read-ahead is switched off.
 const HITS_MAX: u32 = 256;
@@ -35,7 +35,7 @@ struct Windows {
 
 /// Windows of all streams.
 #[derive(Clone, Debug)]
-pub(crate) struct Linux2618 {
+pub struct Linux2618 {
     min: u32,
     max: u32,
     windows: Vec<Windows>,
@@ -131,7 +131,7 @@ impl Windows {
     fn open_ahead<C: Fn(Block) -> bool>(&mut self, force: bool, call: &mut Call<'_, C>) -> bool {
         let (min, max) = call.limits;
         let size = match (self.miss, call.labelled) {
-            (true, _) => window::shrunk(self.size, min, max),
+            (true, _) => shrunk(self.size, min, max),
             (false, true) => window::next(self.size, max),
             (false, false) => self.size,
         };
@@ -178,10 +178,15 @@ impl Windows {
     }
 }
 
+/// Returns the window after one of `size` blocks whose pages were evicted before they were read.
+fn shrunk(size: u32, min: u32, max: u32) -> u32 {
+    size.saturating_sub(2).max(min).min(max)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::Span;
+    use policy::cache::Span;
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 
@@ -274,5 +279,10 @@ mod tests {
         for (at, (start, len)) in issued.into_iter().filter(|(at, _)| *at > 60) {
             assert_eq!((start - at, len), (24, 48), "at {at}");
         }
+    }
+
+    #[test]
+    fn a_window_shrinks_by_two_down_to_the_smallest() {
+        assert_eq!((shrunk(32, 4, 32), shrunk(5, 4, 32)), (30, 4));
     }
 }
