@@ -51,12 +51,13 @@ fn the_list_has_every_paper_and_unknown_experiments_are_refused() {
     assert!(text(&unknown.stderr).contains("Z99"));
 }
 
-/// Two cases of a run; the figure compares them.
+/// Two cases of a run; a figure compares them, and one does so for the data that judge.
 const OWN: &str = r#"
     [run.pairs]
     command = "sim cache --generate oltp:scale={scale} --check --l1 {pair} --l1-size {size} --l2 {pair} --coordinator {coordinator}"
     fixed = { scale = 0.001 }
     axes = { pair = ["ra", "amp"], size = ["5%"], coordinator = ["none", "pfc"] }
+    split = { axis = "pair", tuning = ["amp"] }
     [[experiment]]
     id = "own"
     title = "PFC under two prefetchers"
@@ -69,6 +70,13 @@ const OWN: &str = r#"
     run = "pairs"
     value = "100 * (1 - report.reads.mean_ms[coordinator=pfc] / report.reads.mean_ms[coordinator=none])"
     words = "open"
+    [[experiment.figure]]
+    name = "judging cases"
+    unit = "cases"
+    run = "pairs"
+    where = { data = "judging" }
+    value = "count(report.reads.mean_ms > 0)"
+    words = "open"
 "#;
 
 #[test]
@@ -78,9 +86,14 @@ fn descriptions_of_ones_own_are_run_and_their_cases_are_written() {
     std::fs::write(at.path().join("own/pairs.toml"), OWN).unwrap();
     let run = reproduce(at.path(), &["--descriptions", "own", "--csv", "cases.csv"]);
     assert!(run.status.success() && text(&run.stdout).contains("improvement"), "{}", text(&run.stderr));
+    let table = text(&run.stdout);
+    assert!(table.contains("pairs: tuned on amp; judged by ra\n") && table.contains(" 2 cases "), "{table}");
     let csv = std::fs::read_to_string(at.path().join("cases.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 4, "{csv}");
-    assert!(csv.contains("\npairs,coordinator=none pair=amp size=5%,report.reads.mean_ms,"), "{csv}");
+    assert!(csv.contains("\npairs,coordinator=none data=tuning pair=amp size=5%,report.reads.mean_ms,"), "{csv}");
+    let report = reproduce(at.path(), &["--descriptions", "own", "--json"]).stdout;
+    let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(report["runs"]["pairs"]["split"]["judging"], serde_json::json!(["ra"]));
 }
 
 /// The first interrupt is answered at once, and cases under way are finished; results lie where the command was given.

@@ -4,6 +4,7 @@ mod cases;
 mod description;
 mod formula;
 mod html;
+mod split;
 mod text;
 mod verdict;
 
@@ -103,6 +104,8 @@ struct Commands {
     finished: usize,
     cpu_s: f64,
     inputs: BTreeMap<String, String>,
+    /// Values of an axis that tuned our parameters, and those that judge.
+    split: Option<split::Sides>,
 }
 
 /// Everything that the report shows.
@@ -172,6 +175,7 @@ impl Reproduce {
                     finished: 0,
                     cpu_s: 0.0,
                     inputs: BTreeMap::new(),
+                    split: run.split.as_ref().map(|split| split.sides(run, self.quick)),
                 }
             });
             of.cases += 1;

@@ -7,6 +7,7 @@
 //! fixed = { seconds = 10 }
 //! axes = { rate = [3000, 5000], policy = [["ets", "--l2-trigger ets"], ["32-32", "--l2-trigger fixed:32"]], seed = [1, 2] }
 //! quick = { seconds = 2, seed = [1] }
+//! split = { axis = "rate", tuning = ["3000"] }     # of a run whose parameters are ours; the other rates judge
 //!
 //! [[experiment]]
 //! id = "Z02"
@@ -23,8 +24,9 @@
 //! ```
 
 use super::formula::{Cell, Formula, SEED};
+use super::split::{DATA, Split};
 use crate::command::executor::Case;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -60,7 +62,7 @@ pub(super) struct Descriptions {
 }
 
 /// Setup of the simulation.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Setup {
     /// The published one, as far as it is known.
@@ -85,6 +87,8 @@ pub(super) struct Run {
     /// Replacements of axes and fixed words for `--quick`.
     #[serde(default)]
     quick: BTreeMap<String, Words>,
+    #[serde(default)]
+    pub split: Option<Split>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -180,7 +184,7 @@ fn yes() -> bool {
 }
 
 /// Criterion of a figure.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Judge {
     /// Each number is within the tolerance.
@@ -233,6 +237,10 @@ impl Run {
         words.iter().map(|word| word.name_and_text().0).collect()
     }
 
+    fn has_axis(&self, axis: &str) -> bool {
+        self.axes.contains_key(axis) || axis == DATA && self.split.is_some()
+    }
+
     /// Every combination of the axes, with its command.
     pub(super) fn cases(&self, name: &str, data: &Path, quick: bool) -> Result<Vec<Case>, String> {
         let mut all: Vec<(Cell, BTreeMap<String, String>)> = vec![Default::default()];
@@ -250,7 +258,10 @@ impl Run {
             };
             all = all.iter().flat_map(|one| words.iter().map(move |word| with(one, word))).collect();
         }
-        let case = |(cell, mut texts): (Cell, BTreeMap<String, String>)| {
+        let case = |(mut cell, mut texts): (Cell, BTreeMap<String, String>)| {
+            if let Some(split) = &self.split {
+                split.extend(&mut cell);
+            }
             texts.insert("data".into(), data.display().to_string());
             let command = filled(&self.command, &texts)?;
             let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
@@ -313,6 +324,10 @@ impl Descriptions {
     }
 
     fn checked(self) -> Result<Descriptions, String> {
+        for (name, run) in &self.runs {
+            let Some(split) = &run.split else { continue };
+            split.check(run).map_err(|error| format!("{name}: {error}"))?;
+        }
         for experiment in &self.experiments {
             let id = &experiment.id;
             if experiment.figures.is_empty() && experiment.impossible.is_none() {
@@ -321,7 +336,7 @@ impl Descriptions {
             for figure in &experiment.figures {
                 let run = self.runs.get(&figure.run).ok_or_else(|| format!("{id}: no run is called {}", figure.run))?;
                 Formula::parse(&figure.value).map_err(|error| format!("{id}: {error}"))?;
-                if let Some(axis) = figure.only.keys().find(|axis| !run.axes.contains_key(*axis)) {
+                if let Some(axis) = figure.only.keys().find(|axis| !run.has_axis(axis)) {
                     return Err(format!("{id}: {} has no axis {axis}", figure.run));
                 }
                 if figure.published().is_empty() && figure.words.is_empty() {

@@ -2,7 +2,7 @@
 //! command with seeds, version and hashes of the inputs.
 
 use super::description::Judge;
-use super::text::{ours, published};
+use super::text::{data, ours, published};
 use super::verdict::{Judged, Verdict};
 use super::{Report, Row};
 use crate::chart::{Along, Chart, Series, Shape, escaped, number};
@@ -62,10 +62,9 @@ fn section(page: &mut String, report: &Report, row: &Row) {
         escaped(&row.source),
         escaped(row.impossible.as_ref().unwrap_or(&row.cause))
     );
-    for (what, text) in [("Input", &row.input), ("Tuned on", &row.tuned_on)] {
-        if !text.is_empty() {
-            let _ = writeln!(page, "<p>{what}: {}.</p>", escaped(text));
-        }
+    let input = Some(format!("input: {}", row.input)).filter(|_| !row.input.is_empty());
+    for line in input.into_iter().chain(data(report, row)) {
+        let _ = writeln!(page, "<p>{}.</p>", escaped(&line));
     }
     if !row.figures.is_empty() {
         figures(page, row);

@@ -5,6 +5,7 @@ use super::verdict::{Judged, Verdict};
 use super::{Report, Row};
 use crate::chart::number;
 use crate::shown;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Columns of a line on a terminal.
@@ -43,6 +44,9 @@ pub(super) fn table(report: &Report) -> String {
             text += &figure_lines(figure);
         }
         text += &wrapped(row.impossible.as_ref().unwrap_or(&row.cause), 5);
+        for line in data(report, row) {
+            text += &wrapped(&line, 5);
+        }
     }
     text += "\npublished and ours: several numbers as a / b / c; s sign, o order, w within the tolerance;\n\
              + holds, - does not; (in brackets): does not count for the verdict\n\n";
@@ -53,6 +57,17 @@ pub(super) fn table(report: &Report) -> String {
     let quick = if report.quick { "; --quick: smaller scales, no verdicts on the papers" } else { "" };
     let _ = writeln!(text, "{} cases, {:.0} s of processor time{quick}", report.cases, report.cpu_s);
     text
+}
+
+/// Lines about the data that tuned our parameters, and about those that judge.
+pub(super) fn data(report: &Report, row: &Row) -> Vec<String> {
+    let tuned_on = if row.tuned_on.is_empty() { None } else { Some(format!("tuned on: {}", row.tuned_on)) };
+    let runs: BTreeSet<&str> = row.figures.iter().map(|of| of.run.as_str()).collect();
+    let split = |run: &str| {
+        let sides = report.runs.get(run)?.split.as_ref()?;
+        Some(format!("{run}: tuned on {}; judged by {}", sides.tuning.join(", "), sides.judging.join(", ")))
+    };
+    tuned_on.into_iter().chain(runs.into_iter().filter_map(split)).collect()
 }
 
 fn figure_lines(figure: &Judged) -> String {
