@@ -96,6 +96,106 @@ fn descriptions_of_ones_own_are_run_and_their_cases_are_written() {
     assert_eq!(report["runs"]["pairs"]["split"]["judging"], serde_json::json!(["ra"]));
 }
 
+/// A live command that prints a table, one that cannot run here, and one that takes long.
+const LIVE: &str = r#"
+    [run.measured]
+    command = "bench/measured.sh {entrepot}"
+    live = { minutes = 2, minutes_max = 5 }
+    [run.skipped]
+    command = "bench/skipped.sh"
+    live = { minutes = 3, minutes_max = 5 }
+    [run.long]
+    command = "bench/long.sh"
+    live = { minutes = 90, minutes_max = 600 }
+    [[experiment]]
+    id = "A1"
+    title = "A speed-up"
+    source = "none"
+    cause = "It is an example."
+    impossible = "it needs a real volume"
+    [[experiment.figure]]
+    name = "live: speed-up"
+    unit = "times"
+    run = "measured"
+    value = "tables.0.tiered.speed_up"
+    published = 3.0
+    [[experiment]]
+    id = "A2"
+    title = "One that cannot run here"
+    source = "none"
+    cause = "It is an example."
+    [[experiment.figure]]
+    name = "live: connections"
+    run = "skipped"
+    value = "tables.0.a.x"
+    published = 1.0
+    [[experiment]]
+    id = "A3"
+    title = "One that takes long"
+    source = "none"
+    cause = "It is an example."
+    [[experiment.figure]]
+    name = "live: long"
+    run = "long"
+    value = "tables.0.a.x"
+    published = 1.0
+"#;
+
+/// A folder with the live commands and their descriptions.
+fn live() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let at = tempfile::tempdir().unwrap();
+    ["own", "bench"].iter().for_each(|name| std::fs::create_dir(at.path().join(name)).unwrap());
+    std::fs::write(at.path().join("own/live.toml"), LIVE.replace("{entrepot}", "own/live.toml")).unwrap();
+    let scripts = [
+        ("measured", "echo x >>ran; printf '| | speed-up |\\n|---|---|\\n| tiered | 2.90x |\\n'; exit 1"),
+        ("skipped", "echo 'skipped: glusterd is missing' >&2"),
+        ("long", "trap 'echo x >cleaned; exit 1' TERM\necho x >began\nsleep 3600 &\nwait"),
+    ];
+    for (name, script) in scripts {
+        let path = at.path().join(format!("bench/{name}.sh"));
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    at
+}
+
+#[test]
+fn live_commands_run_once_and_their_figures_are_judged() {
+    let at = live();
+    let without = text(&reproduce(at.path(), &["A1", "--descriptions", "own"]).stdout);
+    assert!(without.contains("it needs a real volume") && !without.contains("live:"), "{without}");
+    let list = text(&reproduce(at.path(), &["--live", "--list", "--descriptions", "own"]).stdout);
+    assert!(list.contains("     bench/long.sh (about 1 h 30 min)\n"), "{list}");
+    for _ in 0..2 {
+        let run = reproduce(at.path(), &["A1", "A2", "--live", "--descriptions", "own"]);
+        let table = text(&run.stdout);
+        for part in ["A1  A speed-up: reproduced", "2.90 times", "A2  One that cannot run here: not possible"] {
+            assert!(table.contains(part), "{part} is missing in\n{table}\n{}", text(&run.stderr));
+        }
+        assert!(table.contains("no number: skipped: glusterd is missing\n"), "{table}");
+        assert!(!table.contains("it needs a real volume"), "{table}");
+    }
+    assert_eq!(std::fs::read_to_string(at.path().join("ran")).unwrap(), "x\n", "its answer was kept");
+}
+
+#[test]
+fn an_interrupt_ends_a_live_command_which_cleans_up() {
+    let at = live();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot-lab"));
+    command.current_dir(at.path()).args(["reproduce", "A3", "--live", "--descriptions", "own"]);
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().expect("the binary runs");
+    let began = std::time::Instant::now();
+    while !at.path().join("began").exists() {
+        assert!(began.elapsed().as_secs() < 60, "it has begun");
+        std::thread::yield_now();
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(at.path().join("cleaned").exists());
+    assert_eq!(std::fs::read_to_string(at.path().join("reproduction/1-of-1.jsonl")).unwrap(), "");
+}
+
 /// The first interrupt is answered at once, and cases under way are finished; results lie where the command was given.
 #[test]
 fn an_interrupted_run_says_what_it_waits_for() {

@@ -115,6 +115,7 @@ fn print(world: &str, workloads: &[Workload], results: &[Vec<Figures>]) {
         "\n{world}\nworkload     policy   MB/s  response    hit   late  wasted  ahead/stream  against 32-32  24-48"
     );
     let mut gains = Vec::new();
+    let mut rows = Vec::new();
     for (workload, figures) in workloads.iter().zip(results) {
         let gain = |of: &Figures, against: usize| (of.mb_s / figures[against].mb_s - 1.0) * 100.0;
         for (policy, of) in POLICIES.iter().zip(figures) {
@@ -139,26 +140,25 @@ fn print(world: &str, workloads: &[Workload], results: &[Vec<Figures>]) {
         if workload.copies {
             let first = |of: &Figures| of.streams_mb_s[0];
             let local = |against: usize| (first(&figures[2]) / first(&figures[against]) - 1.0) * 100.0;
-            println!(
-                "copies: ETS {:+.1} % against 32-32, {:+.1} % against 24-48 (published: 33.3 %); cp to a local disk {:+.1} %, {:+.1} % (published: 39.0 %)",
-                gain(&figures[2], 0),
-                gain(&figures[2], 1),
-                local(0),
-                local(1)
-            );
+            rows.push(("copies, together", gain(&figures[2], 0), gain(&figures[2], 1), 33.3));
+            rows.push(("copy to a local disk", local(0), local(1), 39.0));
         }
     }
     if gains.is_empty() {
-        return println!("video: the disks were never saturated");
+        println!("video: the disks were never saturated");
+    } else {
+        let of = |pick: &dyn Fn(&(f64, f64)) -> f64| {
+            let values: Vec<f64> = gains.iter().map(pick).collect();
+            (values.iter().sum::<f64>() / values.len() as f64, values.into_iter().fold(f64::MIN, f64::max))
+        };
+        let ((mean, peak), (mean_24, peak_24)) = (of(&|gain| gain.0), of(&|gain| gain.1));
+        rows.push(("video above saturation, mean", mean, mean_24, 20.1));
+        rows.push(("video above saturation, peak", peak, peak_24, 55.0));
     }
-    let of = |pick: &dyn Fn(&(f64, f64)) -> f64| {
-        let values: Vec<f64> = gains.iter().map(pick).collect();
-        (values.iter().sum::<f64>() / values.len() as f64, values.into_iter().fold(f64::MIN, f64::max))
-    };
-    let ((mean, peak), (mean_24, peak_24)) = (of(&|gain| gain.0), of(&|gain| gain.1));
-    println!(
-        "video above saturation: ETS {mean:+.1} % on average, {peak:+.1} % at most against 32-32; {mean_24:+.1} %, {peak_24:+.1} % against 24-48 (published: 20.1 %, 55.0 %)"
-    );
+    println!("\n| ETS, {world}, against | 32-32 | 24-48 | published |\n|---|---|---|---|");
+    for (name, against_32, against_24, published) in rows {
+        println!("| {name} | {against_32:+.1} % | {against_24:+.1} % | {published:+.1} % |");
+    }
 }
 
 fn number<T: FromStr + Display>(name: &str, default: T) -> T {

@@ -118,20 +118,28 @@ fn phases(rig: &Rig, runs: Runs) {
         (ms.clone().fold(f64::INFINITY, f64::min), ms.fold(0.0, f64::max))
     };
     let bounds = [of(&large), of(&small)];
-    println!("\nadaptive: mean ms, speed against the best and the worst fixed width of the phase");
     let modes = std::env::var("ENTREPOT_STRIPES_MODES").unwrap_or_else(|_| "model,fuzzy,model+fuzzy".into());
-    for mode in modes.split(',') {
-        let mut got = [const { None }; 4];
-        for seed in runs.seeds() {
-            let shown = adaptive(rig, runs, mode, file_bytes, seed, &mut got);
-            println!("{mode:<12} seed {seed}: {shown}");
-        }
-        let line = got.iter().flatten().enumerate().map(|(n, got): (usize, &Measured)| {
-            let ((best, worst), ms) = (bounds[n % 2], got.mean_ms());
-            format!("  {ms:>8.2} {:.2} {:>5.2}x", best / ms, worst / ms)
-        });
-        println!("{mode:<12}{}", line.collect::<String>());
+    println!();
+    let rows: Vec<String> = modes.split(',').map(|mode| row(rig, runs, mode, file_bytes, bounds)).collect();
+    println!("\nmean response of each phase, ms, and the speed against its best and its worst fixed width\n");
+    println!("| adaptive | large | small | large again | small again | least speeds |\n|---|---|---|---|---|---|");
+    rows.iter().for_each(|row| println!("{row}"));
+}
+
+/// Row of an adaptive mode. The bounds of both kinds of phases are the best and the worst mean of the fixed widths.
+fn row(rig: &Rig, runs: Runs, mode: &str, file_bytes: u64, bounds: [(f64, f64); 2]) -> String {
+    let mut got = [const { None }; 4];
+    for seed in runs.seeds() {
+        let shown = adaptive(rig, runs, mode, file_bytes, seed, &mut got);
+        println!("{mode:<12} seed {seed}: {shown}");
     }
+    let (mut row, mut least) = (format!("| {mode} |"), (f64::INFINITY, f64::INFINITY));
+    for (n, got) in got.iter().flatten().enumerate() {
+        let ((best, worst), ms) = (bounds[n % 2], got.mean_ms());
+        least = (least.0.min(best / ms), least.1.min(worst / ms));
+        row += &format!(" {ms:.2}, {:.2}, {:.2} |", best / ms, worst / ms);
+    }
+    row + &format!(" {:.2}, {:.2} |", least.0, least.1)
 }
 
 /// All phases once in an adaptive mode, added to what was measured before; gives how the file lay at the end, and why.

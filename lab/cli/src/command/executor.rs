@@ -7,6 +7,7 @@ mod progress;
 
 use super::seconds;
 use crate::failure::{Failure, Result};
+use crate::shown;
 use indicatif::ProgressBar;
 use node::control::exit;
 use progress::Progress;
@@ -22,11 +23,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Bytes of a hash in results and in reports.
 const SHORT: usize = 16;
 
-/// A case: one simulation.
+/// A case: one simulation, or one live measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Case {
     /// Group of cases of a similar duration, for the time left.
@@ -35,6 +37,8 @@ pub(super) struct Case {
     pub words: Vec<String>,
     /// Input files; where one is a word, its contents count instead of its path.
     pub inputs: Vec<String>,
+    /// Expected time of a live case, which has the machine for itself after the simulations.
+    pub live: Option<Duration>,
 }
 
 /// Hashes of the input files of a case, by path.
@@ -51,6 +55,8 @@ pub(super) struct Executor {
     threads: usize,
     /// This part of the cases, of so many.
     pub shard: (u64, u64),
+    /// Set by an interrupt.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// A line of the results.
@@ -94,11 +100,12 @@ impl Executor {
     /// Executor of a program of this version, without shards.
     pub(super) fn new(version: String, results: PathBuf, threads: Option<usize>) -> Executor {
         let cores = || std::thread::available_parallelism().map_or(1, Into::into);
-        Executor { version, results, threads: threads.unwrap_or_else(cores), shard: (1, 1) }
+        let threads = threads.unwrap_or_else(cores);
+        Executor { version, results, threads, shard: (1, 1), stop: Arc::default() }
     }
 
-    /// Runs the cases that are not kept; returns the answers of all, in their order. An interrupt lets the cases under
-    /// way end, and a second one ends the process.
+    /// Runs the cases that are not kept; returns the answers of all, in their order. An interrupt lets the simulations
+    /// under way end, and a second one ends the process.
     pub(super) fn run<A: Serialize + DeserializeOwned + Send>(
         &self,
         cases: &[Case],
@@ -133,8 +140,8 @@ impl Executor {
         );
         // The first cases of each run first: then the time left of all runs is known soon.
         todo.sort_by_key(|job| job.nth);
-        for (job, answer) in todo.iter().zip(self.run_all(&todo, one)?) {
-            answers[job.at] = answer;
+        for (at, answer) in self.run_all(&todo, one)? {
+            answers[at] = answer;
         }
         if answers.iter().any(Option::is_none) {
             let done = answers.iter().flatten().count();
@@ -168,32 +175,44 @@ impl Executor {
         Ok((hash.to_hex()[..SHORT].to_owned(), inputs, number))
     }
 
-    /// Runs the jobs; `None` for those that an interrupt left out.
+    /// Runs the jobs, live ones last and one by one; `None` for those that an interrupt left out.
     fn run_all<A: Serialize + Send>(
         &self,
         todo: &[Job<'_>],
         one: impl Fn(usize, &Inputs) -> Answer<A> + Sync,
-    ) -> Result<Vec<Option<Answer<A>>>> {
-        let progress = Progress::new(todo.iter().map(|job| job.case.run.as_str()));
-        let (bar, stop) = (progress.bar.clone(), Arc::new(AtomicBool::new(false)));
-        stop_at_interrupt(&stop, &bar)?;
+    ) -> Result<Vec<(usize, Option<Answer<A>>)>> {
+        let progress = Progress::new(todo.iter().map(|job| (job.case.run.as_str(), job.case.live)));
+        let (bar, stop) = (progress.bar.clone(), &self.stop);
+        stop_at_interrupt(stop, &bar)?;
         let file = self.append().map_err(|error| self.unusable(&error))?;
         let state = Mutex::new((progress, file));
-        let done = side_by_side(todo, Some(self.threads), |job| {
+        let run = |job: &&Job<'_>| {
             if stop.load(Ordering::Relaxed) {
-                return None;
+                return (job.at, None);
             }
             let before = seconds(ClockId::ThreadCPUTime);
             let mut answer = alone(|| one(job.at, &job.inputs));
             let cpu_s = seconds(ClockId::ThreadCPUTime) - before;
+            if answer.is_err() && stop.load(Ordering::Relaxed) {
+                return (job.at, None);
+            }
             let (progress, file) = &mut *state.lock().expect("no thread panics with it");
             if let Ok(of) = &answer {
                 let written = line(&job.hash, of).and_then(|line| file.write_all(line.as_bytes()));
                 answer = written.map_err(|error| format!("its result is not kept: {error}")).and(answer);
             }
             progress.advance(&job.case.run, if answer.is_ok() { cpu_s } else { 0.0 }, self.threads);
-            Some(answer)
-        });
+            (job.at, Some(answer))
+        };
+        let (live, simulated): (Vec<_>, Vec<_>) = todo.iter().partition(|job| job.case.live.is_some());
+        let mut done = side_by_side(&simulated, Some(self.threads), run);
+        for (at, job) in live.iter().enumerate() {
+            let expected = |jobs: &[&Job<'_>]| jobs.iter().filter_map(|job| job.case.live).sum::<Duration>().as_secs();
+            let [one, all] = [expected(&[job]), expected(&live[at..])].map(shown::span_s);
+            let (name, command) = (&job.case.run, job.case.words.join(" "));
+            bar.suspend(|| eprintln!("{name}, about {one} (all that are left: {all}): {command}"));
+            done.push(run(job));
+        }
         bar.finish_and_clear();
         Ok(done)
     }
@@ -240,7 +259,10 @@ fn stop_at_interrupt(stop: &Arc<AtomicBool>, bar: &ProgressBar) -> Result<()> {
     std::thread::Builder::new().name("interrupts".into()).spawn(move || {
         for _ in signals.forever() {
             bar.suspend(|| {
-                eprintln!("interrupted: the cases under way are finished first; a second interrupt ends it at once")
+                eprintln!(
+                    "interrupted: the cases under way are finished first, a live one is ended; a second interrupt ends \
+                     it at once"
+                )
             });
         }
     })?;

@@ -4,6 +4,7 @@ mod cases;
 mod description;
 mod formula;
 mod html;
+mod live;
 mod split;
 mod text;
 mod verdict;
@@ -40,6 +41,8 @@ EXAMPLES:
   entrepot-lab reproduce --list
   entrepot-lab reproduce --quick
   entrepot-lab reproduce Z15 S17 --html report.html
+  entrepot-lab reproduce --live --list
+  entrepot-lab reproduce --live T04 S17
   entrepot-lab reproduce --descriptions my-experiments --csv cases.csv
   entrepot-lab reproduce --data /srv/traces --shard 1/4 --results /shared/results")]
 pub struct Reproduce {
@@ -52,6 +55,10 @@ pub struct Reproduce {
     /// Smaller scales: they show that every command runs; verdicts need the full scale.
     #[arg(long)]
     quick: bool,
+    /// Also run the benchmarks that measure a volume on this machine: in the root of the source tree, after `make
+    /// build`, on an idle machine.
+    #[arg(long)]
+    live: bool,
     /// Directory of the traces and logs.
     #[arg(long, value_name = "DIR", env = "ENTREPOT_DATA", default_value = "data")]
     data: PathBuf,
@@ -102,6 +109,7 @@ struct Commands {
     seeds: Vec<String>,
     cases: usize,
     finished: usize,
+    /// Processor time of the simulations; processes of live cases are not counted.
     cpu_s: f64,
     inputs: BTreeMap<String, String>,
     /// Values of an axis that tuned our parameters, and those that judge.
@@ -128,7 +136,10 @@ impl Report {
 
 impl Reproduce {
     pub fn run(self) -> Result<u8> {
-        let descriptions = Descriptions::load(self.descriptions.as_deref()).map_err(wrong)?;
+        let mut descriptions = Descriptions::load(self.descriptions.as_deref()).map_err(wrong)?;
+        if !self.live {
+            descriptions.leave_out_live();
+        }
         let chosen = self.chosen(&descriptions)?;
         if self.list {
             shown::text(&text::list(&descriptions, &chosen))?;
@@ -162,14 +173,22 @@ impl Reproduce {
         let (version, threads) = (executor::version()?, self.threads.map(usize::from));
         let mut executor = Executor::new(version.clone(), self.results.clone(), threads);
         executor.shard = self.shard;
-        let done = executor.run(&cases, |at, inputs| answer(&cases[at].words, inputs))?;
+        let done = executor.run(&cases, |at, inputs| match descriptions.runs[&cases[at].run].live {
+            None => answer(&cases[at].words, inputs),
+            Some(times) => {
+                let (words, kept) = (&cases[at].words, self.results.join(&cases[at].run));
+                let wanted = descriptions.paths(&cases[at].run)?;
+                let answer = live::measure(words, &kept, times.time_max(), &wanted, &executor.stop)?;
+                Ok(Kept { command: words.join(" "), inputs: inputs.clone(), cpu_s: 0.0, answer })
+            }
+        })?;
         let mut runs: BTreeMap<String, Commands> = BTreeMap::new();
         for (case, done) in cases.iter().zip(&done) {
             let of = runs.entry(case.run.clone()).or_insert_with(|| {
                 let run = &descriptions.runs[&case.run];
                 Commands {
                     setup: run.setup,
-                    command: format!("entrepot-lab {}", case.words.join(" ")),
+                    command: run.shown(&case.words.join(" ")),
                     seeds: run.values(formula::SEED, self.quick),
                     cases: 0,
                     finished: 0,
@@ -202,7 +221,7 @@ impl Reproduce {
                 tuned_on: experiment.tuned_on.clone(),
                 verdict,
                 cause: experiment.cause.clone(),
-                impossible: experiment.impossible.clone(),
+                impossible: experiment.impossible.clone().filter(|_| verdict == Verdict::NotPossible),
                 figures,
             }
         };

@@ -9,6 +9,10 @@
 //! quick = { seconds = 2, seed = [1] }
 //! split = { axis = "rate", tuning = ["3000"] }     # of a run whose parameters are ours; the other rates judge
 //!
+//! [run.live-tier]                  # a command of the source tree, which prints tables (see `live`)
+//! command = "benches/tier/run.sh {entrepot}"
+//! live = { minutes = 2, minutes_max = 10 }
+//!
 //! [[experiment]]
 //! id = "Z02"
 //! title = "..."
@@ -24,10 +28,12 @@
 //! ```
 
 use super::formula::{Cell, Formula, SEED};
+use super::live::Live;
 use super::split::{DATA, Split};
 use crate::command::executor::Case;
+use crate::shown;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The embedded files.
@@ -89,6 +95,9 @@ pub(super) struct Run {
     quick: BTreeMap<String, Words>,
     #[serde(default)]
     pub split: Option<Split>,
+    /// Times of a command that measures this machine, for `--live`.
+    #[serde(default)]
+    pub live: Option<Live>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -237,6 +246,24 @@ impl Run {
         words.iter().map(|word| word.name_and_text().0).collect()
     }
 
+    /// A command as a user types it; of a live one with its time.
+    pub(super) fn shown(&self, command: &str) -> String {
+        match self.live {
+            Some(live) => format!("{command} (about {})", shown::span_s(live.expected().as_secs())),
+            None => format!("entrepot-lab {command}"),
+        }
+    }
+
+    /// Words that name an input file; of a live command, its script and the program.
+    fn inputs(&self, words: &[String]) -> Vec<String> {
+        let is_path = |word: &&String| word.contains('/') && !word.contains('=');
+        if self.live.is_some() {
+            return words.iter().filter(is_path).cloned().collect();
+        }
+        let after = words.windows(2).filter(|pair| INPUT_OPTIONS.contains(&pair[0].as_str())).map(|pair| &pair[1]);
+        after.filter(|word| word.contains('/')).cloned().collect()
+    }
+
     fn has_axis(&self, axis: &str) -> bool {
         self.axes.contains_key(axis) || axis == DATA && self.split.is_some()
     }
@@ -263,14 +290,20 @@ impl Run {
                 split.extend(&mut cell);
             }
             texts.insert("data".into(), data.display().to_string());
+            texts.insert("entrepot".into(), beside("entrepot"));
             let command = filled(&self.command, &texts)?;
             let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
-            let inputs = words.windows(2).filter(|pair| INPUT_OPTIONS.contains(&pair[0].as_str()));
-            let inputs = inputs.map(|pair| pair[1].clone()).filter(|word| word.contains('/')).collect();
-            Ok(Case { run: name.to_owned(), cell, words, inputs })
+            let inputs = self.inputs(&words);
+            Ok(Case { run: name.to_owned(), cell, words, inputs, live: self.live.map(Live::expected) })
         };
         all.into_iter().map(case).collect()
     }
+}
+
+/// Path of a program in the folder of this one.
+fn beside(name: &str) -> String {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.with_file_name(name).display().to_string()
 }
 
 /// Replaces `{name}`, also within replacements, and `{name*number}`.
@@ -347,10 +380,26 @@ impl Descriptions {
         Ok(self)
     }
 
+    /// Removes the figures of live runs.
+    pub(super) fn leave_out_live(&mut self) {
+        let runs = &self.runs;
+        for experiment in &mut self.experiments {
+            experiment.figures.retain(|figure| runs[&figure.run].live.is_none());
+        }
+    }
+
+    /// Paths of the numbers that figures read from the answers of a run.
+    pub(super) fn paths(&self, run: &str) -> Result<BTreeSet<Vec<String>>, String> {
+        let figures = self.experiments.iter().flat_map(|of| &of.figures).filter(|figure| figure.run == run);
+        let paths =
+            figures.map(|figure| Ok(Formula::parse(&figure.value)?.paths())).collect::<Result<Vec<_>, String>>()?;
+        Ok(paths.into_iter().flatten().collect())
+    }
+
     /// Cases that these experiments need, each once.
     pub(super) fn cases(&self, of: &[&Experiment], data: &Path, quick: bool) -> Result<Vec<Case>, String> {
         let mut cases: Vec<Case> = Vec::new();
-        let mut known = std::collections::BTreeSet::new();
+        let mut known = BTreeSet::new();
         for figure in of.iter().flat_map(|experiment| &experiment.figures) {
             if quick && figure.full_only {
                 continue;
@@ -402,10 +451,29 @@ mod tests {
             let every: Vec<_> = all.experiments.iter().collect();
             let cases = all.cases(&every, Path::new("/data"), quick).expect("cases");
             assert!(cases.len() > if folder.is_some() { 50 } else { 100 });
-            for case in cases {
+            for case in cases.iter().filter(|case| case.live.is_none()) {
                 super::super::parsed(&case.words).unwrap_or_else(|error| panic!("{:?}: {error}", case.words));
             }
         }
+    }
+
+    #[test]
+    fn every_live_run_is_a_command_of_the_source_tree() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut all = Descriptions::load(None).expect("the embedded files");
+        let runs: Vec<_> = all.runs.iter().filter(|(_, run)| run.live.is_some()).collect();
+        for (name, run) in &runs {
+            let words: Vec<&str> = run.command.split_whitespace().collect();
+            let bench =
+                words.iter().skip_while(|word| **word != "--bench").nth(1).map(|b| format!("crates/cli/benches/{b}"));
+            let path = bench.or_else(|| words.iter().find(|word| word.ends_with(".sh")).map(|path| (*path).to_owned()));
+            assert!(path.is_some_and(|path| root.join(path).exists()), "{name}: {}", run.command);
+            assert!(!all.paths(name).expect("formulas").is_empty(), "{name}: no figure reads it");
+        }
+        assert!(runs.len() > 3);
+        all.leave_out_live();
+        let figures = all.experiments.iter().flat_map(|of| &of.figures);
+        assert!(figures.clone().count() > 100 && figures.clone().all(|figure| all.runs[&figure.run].live.is_none()));
     }
 
     #[test]

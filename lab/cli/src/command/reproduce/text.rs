@@ -24,7 +24,7 @@ pub(super) fn list(all: &Descriptions, chosen: &[&Experiment]) -> String {
         let mut runs: Vec<&str> = of.figures.iter().map(|figure| figure.run.as_str()).collect();
         runs.dedup();
         for run in runs {
-            text += &wrapped(&format!("entrepot-lab {}", all.runs[run].command), 5);
+            text += &wrapped(&all.runs[run].shown(&all.runs[run].command), 5);
         }
         for figure in &of.figures {
             let seeds = all.seeds(figure, false);

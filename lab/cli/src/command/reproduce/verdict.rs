@@ -89,7 +89,9 @@ impl Circumstances<'_> {
         let judged: Vec<Judged> = experiment.figures.iter().map(|figure| self.figure(figure)).collect();
         let counted = judged.iter().filter(|of| of.decides && (of.verdict != Verdict::NotPossible || !self.quick));
         let worst = counted.map(|of| of.verdict).max().unwrap_or(Verdict::NotPossible);
-        (if experiment.impossible.is_some() { Verdict::NotPossible } else { worst }, judged)
+        // A live figure may decide what no simulation can.
+        let impossible = experiment.impossible.is_some() && !judged.iter().any(|of| of.decides);
+        (if impossible { Verdict::NotPossible } else { worst }, judged)
     }
 
     fn figure(&self, figure: &Figure) -> Judged {
