@@ -289,6 +289,22 @@ fn a_centre_shows_its_census_its_fit_and_what_became_of_its_promises() {
     assert_eq!(first.stdout, timeline.stdout);
     let samples = std::fs::read_to_string(at.path().join("samples.csv")).unwrap();
     assert!(samples.lines().count() > 290 && samples.starts_with("at_s,waiting,busy,copies,copy_bytes\n"));
+    let schedule = |name: &str| {
+        let run = sim(at.path(), &[&one[..], &["--output", "json", "--schedule", name]].concat());
+        assert!(run.status.success(), "{}", text(&run.stderr));
+        (run.stdout, std::fs::read(at.path().join(name)).unwrap())
+    };
+    let (json, jobs) = schedule("jobs.csv");
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let jobs = String::from_utf8(jobs).unwrap();
+    let rows: Vec<Vec<f64>> =
+        jobs.lines().skip(1).map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect()).collect();
+    assert!(rows.len() == 300 && jobs.starts_with("job,processors,estimate_s,submit_s,start_s,end_s,wait_s,harmed\n"));
+    assert!(rows.iter().all(|row| row[4] - row[3] == row[6] && row[5] > row[4]), "{jobs}");
+    let mean = rows.iter().map(|row| row[6]).sum::<f64>() / 300.0;
+    assert!((mean - json["report"]["all"]["mean_s"].as_f64().unwrap()).abs() < 1e-6, "{mean}");
+    let both = sim(at.path(), &[&one[..], &["--repeats", "2", "--schedule", "jobs.csv"]].concat());
+    assert!(both.status.code() == Some(2) && text(&both.stderr).contains("--repeats"), "{}", text(&both.stderr));
     let sweep = ["--sweep", "stripes=1,4", "--sweep", "recovery=none,on-the-fly,ideal", "--repeats", "2"];
     let sweep = [&centre[..], &sweep, &["--output", "csv"]].concat();
     let table = sim(at.path(), &[&sweep[..], &["--threads", "3"]].concat());

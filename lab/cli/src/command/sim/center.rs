@@ -9,7 +9,7 @@ use clap::Args;
 use node::control::Problem;
 use serde_json::json;
 use sim::center::plan::{self, Plan};
-use sim::center::{Failures, Log, Report, Rules, Sample, Setup, Waits, log, records};
+use sim::center::{Failures, JobOutcome, Log, Report, Rules, Sample, Setup, Waits, log, records};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,7 @@ CLEANING (--clean RULE=WHAT), defaults first:
 EXAMPLES:
   entrepot-lab sim center --jobs KTH.swf.gz
   entrepot-lab sim center --jobs KTH.swf.gz --failures lanl-failures.csv.gz --stripes 32 --recovery on-the-fly
+  entrepot-lab sim center --jobs KTH.swf.gz --schedule jobs.csv
   entrepot-lab sim center --jobs RICC.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
   entrepot-lab sim center --jobs RICC.swf.gz --replication shortcut --sweep threshold=0.01,0.1 --sweep alpha=0.2,0.5,2,inf")]
 pub struct Center {
@@ -100,8 +101,11 @@ pub struct Center {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     repeats: u64,
     /// Write samples of queue and copies to this file, as comma-separated values.
-    #[arg(long, value_name = "FILE", conflicts_with = "sweep")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sweep", "repeats"])]
     timeline: Option<PathBuf>,
+    /// Write the schedule to this file, a row for each job, as comma-separated values.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sweep", "repeats"])]
+    schedule: Option<PathBuf>,
     /// Centres simulated side by side; without it, as many as there are cores.
     #[arg(long, value_name = "N", value_parser = super::words::threads)]
     threads: Option<usize>,
@@ -183,9 +187,16 @@ impl Center {
 
     fn one(&self, plan: &Plan, name: &str, log: &Log, failures: Option<&Failures>) -> Result<(Answer, bool)> {
         let setup = plan.setup().map_err(problem)?;
-        let (report, _) = sim::center::simulate(&setup, log, failures, self.check).map_err(problem)?;
+        // A wrong path is reported before the work.
+        for path in self.timeline.iter().chain(&self.schedule) {
+            write_file(path, "")?;
+        }
+        let (report, outcomes) = sim::center::simulate(&setup, log, failures, self.check).map_err(problem)?;
         if let Some(path) = &self.timeline {
             timeline(path, &report)?;
+        }
+        if let Some(path) = &self.schedule {
+            schedule(path, &log.jobs, &outcomes)?;
         }
         let json = || json!({ "log": name, "settings": plan.base, "census": log.census, "report": report });
         let answer = table::answer(self.output, &waits(), &jobs(&report), || text(&setup, &report), json);
@@ -278,6 +289,22 @@ fn timeline(path: &Path, report: &Report) -> Result<()> {
         column("copy_bytes", |s: &Sample| s.copy_bytes),
     ];
     write_file(path, &table::csv(&columns, &report.samples))
+}
+
+fn schedule(path: &Path, jobs: &[log::Job], outcomes: &[JobOutcome]) -> Result<()> {
+    type Row<'a> = (&'a log::Job, &'a JobOutcome);
+    let rows: Vec<Row<'_>> = jobs.iter().zip(outcomes).collect();
+    let columns = [
+        column("job", |(job, _): &Row<'_>| job.number),
+        column("processors", |(job, _): &Row<'_>| job.nodes),
+        column("estimate_s", |(job, _): &Row<'_>| job.estimate.as_secs_f64()),
+        column("submit_s", |(_, of): &Row<'_>| of.submit_s),
+        column("start_s", |(_, of): &Row<'_>| of.start_s),
+        column("end_s", |(_, of): &Row<'_>| of.end_s),
+        column("wait_s", |(_, of): &Row<'_>| of.wait_s),
+        column("harmed", |(_, of): &Row<'_>| u32::from(of.harmed)),
+    ];
+    write_file(path, &table::csv(&columns, &rows))
 }
 
 /// Metrics in the table: metric, heading, digits behind the point.

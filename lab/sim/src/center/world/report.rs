@@ -1,6 +1,6 @@
 //! Results of a simulated centre.
 
-use super::World;
+use super::{Job, World};
 use crate::center::checker::Promises;
 use crate::center::plan::mean_sd;
 use policy::time::Time;
@@ -11,6 +11,12 @@ use serde::Serialize;
 pub struct JobOutcome {
     /// Time from submission to the start of the run that succeeded, in seconds.
     pub wait_s: f64,
+    /// Submission, in seconds from that of the first job.
+    pub submit_s: f64,
+    /// Start of the run that succeeded.
+    pub start_s: f64,
+    /// End of that run.
+    pub end_s: f64,
     /// Whether a failure made it wait or run longer, or restart.
     pub harmed: bool,
 }
@@ -162,9 +168,14 @@ impl World<'_> {
 
     /// Returns the results, once all jobs have ended.
     pub(super) fn outcome(self) -> (Report, Vec<JobOutcome>) {
-        let wait = |n: usize| self.live[n].start.since(self.jobs[n].submit).as_secs_f64();
-        let outcomes: Vec<JobOutcome> =
-            (0..self.jobs.len()).map(|n| JobOutcome { wait_s: wait(n), harmed: self.live[n].harmed }).collect();
+        let of = |(job, live): (&Job, &super::Live)| JobOutcome {
+            wait_s: live.start.since(job.submit).as_secs_f64(),
+            submit_s: job.submit.as_secs_f64(),
+            start_s: live.start.as_secs_f64(),
+            end_s: live.end.as_secs_f64(),
+            harmed: live.harmed,
+        };
+        let outcomes: Vec<JobOutcome> = self.jobs.iter().zip(&self.live).map(of).collect();
         let n = outcomes.len().max(1) as f64;
         let expansion = |n: usize| {
             let run = self.jobs[n].run.as_secs_f64().max(10.0);
