@@ -7,6 +7,7 @@ mod files;
 use crate::agent::Agent;
 use crate::hosts::{Hosts, USER, hosts};
 use crate::random::{Random, seed};
+use crate::real::until_within;
 use crate::volume::{NODES, Node, Shared, TARGETS, are_in_order, is_well};
 use crate::writers::Writers;
 use crate::{audit, ceph, gluster};
@@ -133,6 +134,10 @@ fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, random: &mut Random
             let long = Duration::from_millis(random.below(4000));
             std::thread::sleep(long);
             hosts.server.start_redis();
+            // A node that has just failed to connect does not try again at once, and would keep an order for itself.
+            until_within(30, "all nodes reach Redis", || {
+                nodes.iter().all(|node| node.entrepot(&["status"])["state_away"].is_null())
+            });
             is_well(nodes);
             format!("Redis away for {long:.1?}")
         }
