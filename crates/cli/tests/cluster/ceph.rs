@@ -5,8 +5,8 @@
 
 use crate::hosts::{Host, SHARED};
 
-/// One daemon of each kind, whose disk is memory; clients that are believed, and read and write past the page cache:
-/// through it they have old bytes, and leave zeros where records share a page.
+/// One daemon of each kind, whose disk is memory; clients that are believed, and keep no written bytes: those would be
+/// lost with a client. Through the page cache clients have old bytes, and leave zeros where records share a page.
 const SETTINGS: &str = "auth cluster required = none
 auth service required = none
 auth client required = none
@@ -21,7 +21,7 @@ mon data = /run/ceph-$name
 osd data = /run/ceph-$name
 mgr data = /run/ceph-$name
 mds data = /run/ceph-$name
-mds session timeout = 10
+client oc max dirty = 0
 fuse disable pagecache = true
 ";
 
@@ -29,7 +29,8 @@ fuse disable pagecache = true
 /// are away.
 const QUOTA: &str = "1500000000";
 
-const START: &str = "
+/// Starts the monitor and the disk.
+const STORE: &str = "
 monmaptool --create --addv a [v2:$address:3300,v1:$address:6789] --fsid $fsid /run/monmap
 ceph-mon --mkfs -i a --monmap /run/monmap
 ceph-mon -i a
@@ -38,12 +39,17 @@ ceph osd new $fsid
 ceph-osd -i 0 --mkfs --osd-uuid $fsid
 ceph osd crush add osd.0 1.0 host=server root=default
 ceph-osd -i 0
+";
+
+/// Starts the file system.
+const FILES: &str = "
 ceph-mgr -i a
 ceph osd pool create names 4
 ceph osd pool create bytes 4
 ceph fs new shared names bytes
 ceph-mds -i a
 until ceph mds stat | grep -q up:active; do sleep 0.1; done
+ceph fs set shared session_timeout 30
 ";
 
 /// Whether `ENTREPOT_ENGINE` requests Ceph.
@@ -60,10 +66,13 @@ pub fn start(server: &Host, hosts: &[Host]) {
         "mount -t tmpfs tmpfs /etc/ceph; mkdir -p /run/ceph; echo '{place}{network}{SETTINGS}' >/etc/ceph/ceph.conf"
     );
     server.must("bash", &["-ec", &file]);
-    server.daemon("bash", &["-ec", &format!("address={address} fsid={fsid}\n{START}")]);
+    // Each has the time of a command: under load one does not have it for both.
+    for script in [STORE, FILES] {
+        server.daemon("bash", &["-ec", &format!("address={address} fsid={fsid}\n{script}")]);
+    }
     let mount = |host: &Host| {
         host.must("bash", &["-ec", &file]);
-        host.daemon("ceph-fuse", &[SHARED]);
+        mount(host, SHARED, "/run/ceph/client.pid");
     };
     let (first, others) = hosts.split_first().expect("hosts");
     mount(first);
@@ -73,4 +82,9 @@ pub fn start(server: &Host, hosts: &[Host]) {
             scope.spawn(move || mount(host));
         }
     });
+}
+
+/// Mounts it on a host that has its `ceph.conf`.
+pub fn mount(host: &Host, at: &str, pid_file: &str) {
+    host.daemon("ceph-fuse", &["--pid-file", pid_file, at]);
 }

@@ -50,19 +50,21 @@ pub fn start(server: &Host, hosts: &[Host]) {
     gluster(server, &[&["volume", "set", NAME][..], &options].concat());
     gluster(server, &["volume", "start", NAME]);
     let address = server.address();
-    std::thread::scope(|scope| hosts.iter().for_each(|host| drop(scope.spawn(|| mount(host, &address)))));
+    std::thread::scope(|scope| {
+        hosts.iter().for_each(|host| drop(scope.spawn(|| mount(host, &address, SHARED, CLIENT_PID))))
+    });
 }
 
 /// Mounts it without caches of names and bytes in the kernel. `mount` cannot pass on
 /// `fopen-keep-cache=off`; without that option a file that is opened, not created, goes through the page cache in spite
 /// of `direct-io-mode`.
-fn mount(host: &Host, server: &str) {
+pub fn mount(host: &Host, server: &str, at: &str, pid_file: &str) {
     let names = ["--entry-timeout=0"];
     let bytes = ["--direct-io-mode=enable", "--fopen-keep-cache=off"];
     let from = [format!("--volfile-server={server}"), format!("--volfile-id=/{NAME}")];
     let from = from.each_ref().map(String::as_str);
-    let pid = format!("--pid-file={CLIENT_PID}");
-    host.daemon("glusterfs", &[&names[..], &bytes, &from, &[&pid, SHARED]].concat());
+    let pid = format!("--pid-file={pid_file}");
+    host.daemon("glusterfs", &[&names[..], &bytes, &from, &[&pid, at]].concat());
 }
 
 /// The brick that has a file, by the path of the file in the volume.

@@ -124,6 +124,18 @@ impl Hosts {
         path
     }
 
+    /// Mounts the shared file system once more on a host; the process of its client there.
+    pub fn another_client(&self, host: &Host, at: &str) -> String {
+        let pid_file = format!("{at}.pid");
+        host.must("mkdir", &[at]);
+        if ceph::is_wanted() {
+            ceph::mount(host, at, &pid_file);
+        } else {
+            gluster::mount(host, &self.server.address(), at, &pid_file);
+        }
+        host.must("cat", &[&pid_file]).trim().to_owned()
+    }
+
     /// The `state` of a volume of these hosts.
     pub fn redis_url(&self) -> String {
         format!("redis://{}:{REDIS_PORT}", self.server.address())

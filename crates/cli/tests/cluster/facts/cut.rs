@@ -1,6 +1,7 @@
 //! A host that is cut off amid its renewals: others expel it at once, and when it is back it knows.
 
 use crate::agent::Call;
+use crate::ceph;
 use crate::hosts::hosts;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -18,6 +19,9 @@ fn beats(names: &[String]) -> Vec<usize> {
 
 #[test]
 fn a_host_that_is_cut_off_amid_its_renewals_is_expelled() {
+    if ceph::is_wanted() {
+        return eprintln!("skipped: CephFS shuts a client out that was cut off, until it mounts again");
+    }
     let Some(hosts) = hosts() else { return };
     let times = std::env::var("ENTREPOT_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     for time in 0..times {
