@@ -72,6 +72,11 @@ impl World {
             _ => {}
         }
         let answer = self.table.serve(STORE, caller, request);
+        if !(scenario.creates(0) || scenario.creates(1)) {
+            // Only the creator of a file uses what these record.
+            self.table.forget_released();
+            self.table.be_sure();
+        }
         let removes = scenario.guilt == Guilt::RemovesAtOnce && matches!(request, Request::Remove { .. });
         if removes { Answer::Delete } else { answer }
     }
