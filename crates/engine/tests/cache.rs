@@ -37,6 +37,17 @@ const CACHES: [Words; 8] = [
     ("stream", "", "native", "du"),
 ];
 
+/// A steady stream has its next block brought by each read.
+const ONE_AHEAD: Words = ("stream:degree_max=1,distance=1", "lru", "native", "du");
+
+/// Sets of four blocks. Reads of one block each from the start of a file bring:
+///
+/// ```text
+/// at      0      1      2       6        10        14  and so on, every four blocks
+/// brings  0..2   2..6   6..10   10..14   14..18    18..22
+/// ```
+const FOUR_AHEAD: Words = ("stream:degree_max=4,distance=4", "lru", "native", "du");
+
 fn level(blocks: u32, (prefetch, replacement, trigger, coordinator): Words) -> LevelConfig {
     let mut level = LevelConfig::new(blocks, words::prefetch(prefetch).unwrap());
     if !replacement.is_empty() {
@@ -268,34 +279,41 @@ fn a_prefetch_that_a_reader_comes_for_goes_before_the_others() {
     let gate = Arc::new(Gate::before(Op::Read));
     let placement = Placement { stripe_count: 1, single_bytes_max: u64::MAX, ..placement(1) };
     let limits = Limits { deadline: Duration::from_secs(30), workers_max: 1, ..Limits::default() };
-    let (_world, cache, file) = threaded_on(CACHES[1], 64, Some(&gate), 1, limits, placement);
+    let (_world, cache, file) = threaded_on(ONE_AHEAD, 64, Some(&gate), 1, limits, placement);
     let content: Vec<u8> = (0..64 * BLOCK).map(|i| (i / 61) as u8 | 1).collect();
     file.write(0, &content).unwrap();
-    let stream = Stream::new(&cache, 0);
+    let streams: [Stream; 5] = std::array::from_fn(|_| Stream::new(&cache, 0));
     let mut buf = vec![0; BLOCK as usize];
-    let mut begin = |at: u64| file.begin_read(&stream, at * BLOCK, &mut buf);
-    let finish = |reading: Reading, at: usize| {
+    let mut begin = |stream: usize, at: u64| file.begin_read(&streams[stream], at * BLOCK, &mut buf);
+    let finish = |reading: Reading, at: u64| {
         let Reading::Waits(ticket) = reading else { panic!("block {at} is there") };
-        let from = at * BLOCK as usize;
+        let from = (at * BLOCK) as usize;
         assert!(ticket.finish().unwrap() == content[from..from + BLOCK as usize], "block {at}");
     };
-    // RA brings the next four blocks, too; then the only worker hangs in a read.
-    [0, 20].into_iter().for_each(|at| finish(begin(at), at as usize));
-    gate.close();
-    let hangs = begin(40);
-    gate.wait_for(1);
-    // Each hit on the way brings one block more: 5, 25, 6 and 26, in this order.
-    for at in [1, 21, 2, 22] {
-        assert!(matches!(begin(at), Reading::Done(_)), "block {at} was brought before");
+    // The second read of a stream begins a run. The third brings the fourth block in its own fetch.
+    let starts = [10, 20, 30, 40];
+    for (stream, start) in starts.into_iter().enumerate() {
+        (start..start + 3).for_each(|at| finish(begin(stream, at), at));
     }
-    let asked = begin(26);
-    // Five blocks of the fetch that hangs, and the one that was asked for.
-    gate.admit(5 + 1);
-    finish(hangs, 40);
-    finish(asked, 26);
+    // The only worker hangs in a read of one block: a stream's first read, after a jump, brings no other.
+    gate.close();
+    let hangs = begin(4, 60);
+    gate.wait_for(1);
+    // Each hit hands over a prefetch of the next block: 14, 24, 34 and 44, in this order.
+    for (stream, start) in starts.into_iter().enumerate() {
+        let at = start + 3;
+        assert!(matches!(begin(stream, at), Reading::Done(_)), "block {at} was brought before");
+    }
+    let asked = begin(3, 44);
+    // The block of the fetch that hangs, and the one that was asked for.
+    gate.admit(1 + 1);
+    finish(hangs, 60);
+    finish(asked, 44);
     let counts = cache.counts();
     assert_eq!((counts.around, counts.late), (0, 1), "{counts:?}");
-    assert!(matches!(begin(5), Reading::Waits(_)), "it was handed over first and nobody came for it");
+    // Prefetched are 13, 23, 33 and 43, then 14, 24, 34 and 44, and 45 by the read of 44.
+    assert_eq!((counts.hit, counts.prefetched), (4, 4 + 4 + 1), "{counts:?}");
+    assert!(matches!(begin(0, 14), Reading::Waits(_)), "it was handed over first and nobody came for it");
     gate.open();
     cache.check().unwrap();
 }
@@ -307,27 +325,31 @@ fn a_prefetch_that_a_reader_comes_for_goes_before_the_others() {
 #[test]
 fn fetches_that_hang_keep_their_memory_and_no_reader() {
     let gate = Arc::new(Gate::before(Op::Read));
-    let (_world, cache, file) = threaded(CACHES[1], 16, Some(&gate));
+    let (_world, cache, file) = threaded(FOUR_AHEAD, 16, Some(&gate));
     let content: Vec<u8> = (0..64 * BLOCK).map(|i| (i / 61) as u8 | 1).collect();
     file.write(0, &content).unwrap();
     gate.close();
     let stream = Stream::new(&cache, 0);
     let mut buf = vec![0; BLOCK as usize];
-    // The reads are begun and not waited for: each has its fetches on the way, until no frame is left.
-    let begun: Vec<Reading> = (0..12).map(|at| file.begin_read(&stream, at * 5 * BLOCK, &mut buf)).collect();
+    // The reads are begun and not waited for: their fetches are on the way, until no frame is left.
+    let begun: Vec<Reading> = (0..22).map(|at| file.begin_read(&stream, at * BLOCK, &mut buf)).collect();
     let counts = cache.counts();
     assert_eq!((counts.inventory, counts.memory_bytes), (16, 16 * BLOCK), "{counts:?}");
-    assert!(counts.prefetch_dropped > 0, "{counts:?}");
+    // Blocks 0 to 15 have the frames. Of 14..18 two blocks are dropped, of 18..22 and 22..26 all.
+    assert_eq!(counts.prefetch_dropped, 2 + 4 + 4, "{counts:?}");
+    // Read 0 is missed, and brings 1. Reads 1 to 15 find prefetches on the way; 16 to 21 find none and pass through.
+    assert_eq!((counts.hit, counts.late, counts.missed), (0, 15, 1 + 6), "{counts:?}");
     cache.check().unwrap();
     gate.open();
     for (at, reading) in begun.into_iter().enumerate() {
         let Reading::Waits(ticket) = reading else { panic!("read {at} found what nobody could fetch") };
-        let from = at * 5 * BLOCK as usize;
+        let from = at * BLOCK as usize;
         assert!(ticket.finish().unwrap() == content[from..from + BLOCK as usize], "read {at}");
     }
     gate.close();
-    let Reading::Waits(first) = file.begin_read(&stream, 61 * BLOCK, &mut buf) else { panic!("it was evicted") };
-    let Reading::Waits(second) = file.begin_read(&stream, 61 * BLOCK, &mut buf) else { panic!("it is on the way") };
+    // The next block was dropped above, and is missing. Its read brings 26..30, too, which hang as well.
+    let Reading::Waits(first) = file.begin_read(&stream, 22 * BLOCK, &mut buf) else { panic!("it was dropped") };
+    let Reading::Waits(second) = file.begin_read(&stream, 22 * BLOCK, &mut buf) else { panic!("it is on the way") };
     std::thread::scope(|scope| {
         let began = std::time::Instant::now();
         let late = scope.spawn(move || second.finish());
@@ -342,7 +364,7 @@ fn fetches_that_hang_keep_their_memory_and_no_reader() {
 /// [S-092]
 #[test]
 fn a_prefetch_that_fails_is_counted_and_nobody_hears_of_it() {
-    let (world, cache) = cached(1, 64, CACHES[1], 3);
+    let (world, cache) = cached(1, 64, FOUR_AHEAD, 3);
     let file = &world.life.file;
     let content: Vec<u8> = (0..SIZE_MAX).map(|i| (i / 61) as u8 | 1).collect();
     file.write(0, &content).unwrap();
@@ -353,19 +375,24 @@ fn a_prefetch_that_fails_is_counted_and_nobody_hears_of_it() {
         assert!(got == buf.len() && buf == content[(at * BLOCK) as usize..((at + 1) * BLOCK) as usize], "block {at}");
         Ok(())
     };
-    read(0).unwrap();
+    // Brings blocks 0 to 9.
+    (0..3).for_each(|at| read(at).unwrap());
     let broken = |broken: bool| {
         let faults = Faults { io_chance: if broken { u16::MAX } else { 0 }, ..Faults::default() };
         world.media.iter().for_each(|medium| medium.set_faults(faults.clone()));
     };
     broken(true);
-    for at in 1..=4 {
+    // Read 6 triggers 10..14. The second read of 6 is a step back, so 7 begins anew with 7..9, which are here. Then 8
+    // triggers 9..13, of which 9 is here, and 9 triggers 13..17. Blocks 10 to 13 thus fail twice.
+    let mut failed = 0;
+    for (at, fails) in [(3, 0), (4, 0), (5, 0), (6, 4), (6, 0), (7, 0), (8, 3), (9, 4)] {
         read(at).expect("it is here; only what it triggers fails");
         cache.check().unwrap();
+        failed += fails;
+        let counts = cache.counts();
+        assert_eq!((counts.failed, counts.around), (failed, 0), "after block {at}: {counts:?}");
     }
     broken(false);
-    let counts = cache.counts();
-    assert_eq!((counts.failed, counts.around), (4 + 3 + 2 + 1, 0), "block 5 four times, and so on: {counts:?}");
     for at in 0..SIZE_MAX / BLOCK {
         read(at).unwrap();
     }
