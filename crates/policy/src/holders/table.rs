@@ -19,10 +19,9 @@
 //!
 //! An entry without holders, claim and debt disappears. Every request may be repeated, also late.
 //!
-//! **New files.** An admission reports whether the table is sure that the file had no holder for the duration of a
-//! session. The node that created the file within this time then knows its content: it is empty. For that the table
-//! keeps the keys of removed entries for so long, and the last time at which a member may have had holds that the table
-//! did not show.
+//! **New files.** An admission reports whether the table is sure that the file had no holder within a session. A node
+//! that created the file in this time then knows that it is empty. For that the table keeps the keys of removed entries
+//! for a session, and the last time at which a member may have had holds that the table did not show.
 
 mod request;
 #[cfg(test)]
@@ -474,44 +473,5 @@ impl Table {
         let nodes: BTreeMap<Node, u64> = entry.holds.iter().map(|(node, (hold, _))| (*node, hold.number)).collect();
         self.put(key, entry);
         Answer::Recall { nodes, mode: Mode::Open }
-    }
-}
-
-#[cfg(test)]
-impl Table {
-    /// The session of a member ends.
-    pub(crate) fn lapse(&mut self, node: Node) {
-        if let Some(session) = self.members.get_mut(&node) {
-            session.until = Time(1);
-        }
-    }
-
-    pub(crate) fn forget(&mut self, node: Node) {
-        self.members.remove(&node);
-    }
-
-    pub(crate) fn forget_released(&mut self) {
-        self.released.clear();
-    }
-
-    /// Treats all holds as shown.
-    pub(crate) fn be_sure(&mut self) {
-        self.unsure = Time::ZERO;
-    }
-
-    pub(crate) fn run(&self) -> Run {
-        self.run
-    }
-
-    /// Whether a file must be settled.
-    pub(crate) fn is_unsettled(&self, key: u64) -> bool {
-        self.entry(key).unsettled
-    }
-
-    /// Whether the entry shows one of these nodes as a writer.
-    pub(crate) fn has_writer(&self, key: u64, nodes: &BTreeSet<Node>) -> bool {
-        let writes = |hold: &Hold| matches!(hold.mode, Mode::Write | Mode::Exclusive);
-        let entry = self.entries.get(&key);
-        entry.is_some_and(|entry| entry.holds.iter().any(|(node, (hold, _))| nodes.contains(node) && writes(hold)))
     }
 }

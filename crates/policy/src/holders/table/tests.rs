@@ -2,6 +2,45 @@
 
 use super::*;
 
+/// What explorations of nodes see and change.
+impl Table {
+    /// The session of a member ends.
+    pub(crate) fn lapse(&mut self, node: Node) {
+        if let Some(session) = self.members.get_mut(&node) {
+            session.until = Time(1);
+        }
+    }
+
+    pub(crate) fn forget(&mut self, node: Node) {
+        self.members.remove(&node);
+    }
+
+    pub(crate) fn forget_released(&mut self) {
+        self.released.clear();
+    }
+
+    /// Treats all holds as shown.
+    pub(crate) fn be_sure(&mut self) {
+        self.unsure = Time::ZERO;
+    }
+
+    pub(crate) fn run(&self) -> Run {
+        self.run
+    }
+
+    /// Whether a file must be settled.
+    pub(crate) fn is_unsettled(&self, key: u64) -> bool {
+        self.entry(key).unsettled
+    }
+
+    /// Whether the entry shows one of these nodes as a writer.
+    pub(crate) fn has_writer(&self, key: u64, nodes: &BTreeSet<Node>) -> bool {
+        let writes = |hold: &Hold| matches!(hold.mode, Mode::Write | Mode::Exclusive);
+        let entry = self.entries.get(&key);
+        entry.is_some_and(|entry| entry.holds.iter().any(|(node, (hold, _))| nodes.contains(node) && writes(hold)))
+    }
+}
+
 const NOW: Time = Time(100);
 const KEY: u64 = 7;
 
