@@ -23,6 +23,7 @@ pub mod prefetch;
 pub mod recovery;
 pub mod replacement;
 pub mod replay;
+mod rounded;
 pub mod setup;
 pub mod simulate;
 pub mod ssd;

@@ -4,8 +4,8 @@ mod instant;
 mod report;
 mod workload;
 
-pub(crate) use report::short;
-pub use report::{LevelFigures, Report, Times, rounded};
+pub use crate::rounded::rounded;
+pub use report::{LevelFigures, Report, Times};
 pub use workload::{Workload, reader};
 
 use crate::replay::{Replay, Survey, SurveyError};

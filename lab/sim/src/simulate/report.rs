@@ -1,9 +1,10 @@
 //! Figures of a run, written as JSON and printed as tables.
 
 use crate::latency::Latencies;
+use crate::rounded::short;
 use crate::world::{LevelTally, StreamTally, Tally};
 use policy::cache::StreamStats;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -125,15 +126,6 @@ pub struct LevelStream {
     pub prefetch_used: u64,
     /// Prefetched blocks that were evicted unused.
     pub prefetch_wasted: u64,
-}
-
-/// Rounds to twelve significant digits, so that a value that was read back is written identically.
-pub fn rounded(value: f64) -> f64 {
-    format!("{value:.11e}").parse().unwrap_or(value)
-}
-
-pub(crate) fn short<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_f64(rounded(*value))
 }
 
 impl Report {

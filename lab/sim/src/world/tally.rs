@@ -3,7 +3,7 @@
 use super::{Access, World};
 use crate::block;
 use crate::latency::Latencies;
-use crate::simulate::short;
+use crate::rounded::short;
 use policy::cache::{Stats, StreamStats};
 use policy::time::Time;
 use serde::Serialize;
