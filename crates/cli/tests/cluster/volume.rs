@@ -153,11 +153,16 @@ impl Node<'_> {
         nodes.map(|node| (node["host"].as_str().unwrap_or("?").into(), node["leads"] == true)).collect()
     }
 
-    /// The number of this node.
+    /// The number of this node. An expelled node has none until it has joined again.
     pub fn number(&self) -> u64 {
-        let nodes = self.entrepot(&["node", "list"])["nodes"].take();
-        let own = nodes.as_array().expect("nodes").iter().find(|node| node["is_self"] == true);
-        own.and_then(|node| node["node"].as_u64()).unwrap_or_else(|| panic!("{nodes}"))
+        let mut number = None;
+        until_within(30, "the node is a member", || {
+            let nodes = self.entrepot(&["node", "list"])["nodes"].take();
+            let own = nodes.as_array().expect("nodes").iter().find(|node| node["is_self"] == true);
+            number = own.and_then(|node| node["node"].as_u64());
+            number.is_some()
+        });
+        number.expect("a member")
     }
 
     pub fn hosts(&self) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Names as leases: of several that rename or make one, one succeeds, and all see it at once.
 
 use super::{Later, rounds, show};
-use crate::agent::{Agent, Call, race};
+use crate::agent::{Agent, Answer, Call, race};
 use crate::hosts::hosts;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -109,7 +109,9 @@ fn of_three_that_create_or_link_a_name_one_succeeds() {
         let calls: Vec<_> = (0..3).map(|n| (n, one(n), later.next())).collect();
         let answers = race(&mut agents, &calls);
         let winners = answers.iter().filter(|answer| answer.result.is_ok()).count();
-        let others = answers.iter().filter(|answer| answer.result == Err(Errno::EXIST)).count();
+        // GlusterFS once returned ESTALE to a host that lost a race of links, at high load.
+        let lost = |answer: &&Answer| matches!(answer.result, Err(Errno::EXIST | Errno::STALE));
+        let others = answers.iter().filter(lost).count();
         assert_eq!((winners, others), (1, 2), "round {round}: {answers:?}");
         took.extend(answers.iter().map(|answer| answer.took));
     }
