@@ -20,8 +20,8 @@
 //! An entry without holders, claim and debt disappears. Every request may be repeated, also late.
 //!
 //! **New files.** An admission reports whether the table is sure that the file had no holder within a session. A node
-//! that created the file in this time then knows that it is empty. For that the table keeps the keys of removed entries
-//! for a session, and the last time at which a member may have had holds that the table did not show.
+//! that created the file in this time then knows that it is empty. The table keeps the keys of removed entries for a
+//! session. It also keeps the last time at which a member may have had holds that it did not show.
 
 mod request;
 #[cfg(test)]
