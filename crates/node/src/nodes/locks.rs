@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// File in `NAMESPACE/nodes`.
 const FILE: &str = "locks";
+
 /// Result of the checks for other hosts' locks.
 #[derive(Default)]
 pub(super) struct Reach {
