@@ -136,8 +136,6 @@ pub struct Table {
     suspect: bool,
     members: BTreeMap<Node, Session>,
     entries: BTreeMap<u64, Entry>,
-    /// Time of the present request.
-    now: Time,
     /// Last time at which a member may have had holds that the table did not show.
     unsure: Time,
     /// Keys of removed entries, with the time of the removal.
@@ -155,7 +153,6 @@ impl Table {
             suspect: true,
             members: BTreeMap::new(),
             entries: BTreeMap::new(),
-            now: Time::ZERO,
             unsure: Time::ZERO,
             released: BTreeMap::new(),
         }
@@ -178,7 +175,6 @@ impl Table {
 
     /// Serves a request; `now` is the store's clock.
     pub fn serve(&mut self, now: Time, caller: Caller, request: &Request) -> Answer {
-        self.now = now;
         if let Request::Begin = request {
             return self.begin(now, caller);
         }
@@ -191,7 +187,7 @@ impl Table {
         }
         match request {
             Request::Begin => Answer::Done,
-            Request::Reclaim { key, hold, claim } => self.reclaim(caller, *key, *hold, *claim),
+            Request::Reclaim { key, hold, claim } => self.reclaim(now, caller, *key, *hold, *claim),
             Request::Register { not_after } if now <= *not_after => {
                 self.unsure = now;
                 self.renew(now, caller)
@@ -208,13 +204,13 @@ impl Table {
                 self.suspect = !self.opened;
                 Answer::Done
             }
-            Request::Lower { key, number, mode } => self.lower(node, *key, *number, *mode),
+            Request::Lower { key, number, mode } => self.lower(now, node, *key, *number, *mode),
             Request::Finish { key, number, generation, settled, keeps } => {
                 self.finish(now, caller, *key, (*number, *generation), *settled, *keeps)
             }
             Request::Sweep { part } => {
                 let keys: Vec<u64> = self.entries.keys().copied().filter(|key| key % PARTS == *part).collect();
-                keys.into_iter().for_each(|key| self.put(key, self.entry(key)));
+                keys.into_iter().for_each(|key| self.put(now, key, self.entry(key)));
                 Answer::Done
             }
             _ if !self.has_session(now, node) => Answer::Unregistered,
@@ -298,18 +294,18 @@ impl Table {
     }
 
     /// Stores an entry; removes it if it holds nothing.
-    fn put(&mut self, key: u64, entry: Entry) {
+    fn put(&mut self, now: Time, key: u64, entry: Entry) {
         let owes = entry.unsettled && !self.suspect;
         if !entry.holds.is_empty() || entry.claim.is_some() || owes {
             self.entries.insert(key, entry);
         } else if self.entries.remove(&key).is_some() {
-            self.was_released(key);
+            self.was_released(now, key);
         }
     }
 
     /// Records that a file has no holder from now on.
-    fn was_released(&mut self, key: u64) {
-        let (now, session) = (self.now, self.session);
+    fn was_released(&mut self, now: Time, key: u64) {
+        let session = self.session;
         self.released.retain(|_, at| now < *at + session);
         if self.released.len() >= RELEASED_MAX {
             self.released.clear();
@@ -319,15 +315,22 @@ impl Table {
     }
 
     /// Whether no node has held a file for the duration of a session, for certain.
-    fn is_unheld(&self, key: u64) -> bool {
-        let is_past = |at: Time| self.now >= at + self.session;
+    fn is_unheld(&self, now: Time, key: u64) -> bool {
+        let is_past = |at: Time| now >= at + self.session;
         is_past(self.unsure)
             && !self.entries.contains_key(&key)
             && self.released.get(&key).is_none_or(|at| is_past(*at))
     }
 
     /// A member registers a hold and a claim of an earlier run or session.
-    fn reclaim(&mut self, caller: Caller, key: u64, hold: Option<Hold>, claim: Option<(u64, u64)>) -> Answer {
+    fn reclaim(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        key: u64,
+        hold: Option<Hold>,
+        claim: Option<(u64, u64)>,
+    ) -> Answer {
         let (node, link) = (caller.node, caller.link);
         let mut entry = self.entry(key);
         entry.holds.remove(&node);
@@ -335,13 +338,13 @@ impl Table {
         if let Some((number, generation)) = claim {
             entry.claim = Some((Claim { node, number, generation }, link));
         }
-        self.put(key, entry);
+        self.put(now, key, entry);
         Answer::Done
     }
 
     fn admit(&mut self, now: Time, caller: Caller, key: u64, number: u64, writes: bool) -> Answer {
         let node = caller.node;
-        let unheld = self.is_unheld(key);
+        let unheld = self.is_unheld(now, key);
         let mut entry = self.entry(key);
         // The node wants an exclusive hold later.
         entry.claim = entry.claim.filter(|(claim, _)| claim.node != node || claim.generation > 0);
@@ -349,7 +352,7 @@ impl Table {
             return Answer::Claimed(claim.node);
         }
         if entry.unsettled {
-            self.put(key, entry);
+            self.put(now, key, entry);
             return Answer::Unsettled;
         }
         let mode = self.mode_for(now, &entry, node, writes);
@@ -363,7 +366,7 @@ impl Table {
         }
         let generation = entry.generation;
         entry.holds.insert(node, (Hold { mode, number }, caller.link));
-        self.put(key, entry);
+        self.put(now, key, entry);
         Answer::Granted { mode, generation, unheld }
     }
 
@@ -387,7 +390,7 @@ impl Table {
     }
 
     /// A node lowers a hold, with the size settled, or releases it.
-    fn lower(&mut self, node: Node, key: u64, number: u64, mode: Option<Mode>) -> Answer {
+    fn lower(&mut self, now: Time, node: Node, key: u64, number: u64, mode: Option<Mode>) -> Answer {
         let mut entry = self.entry(key);
         match (entry.holds.get_mut(&node).filter(|(hold, _)| hold.number == number), mode) {
             (None, _) => return Answer::Done,
@@ -395,19 +398,19 @@ impl Table {
             (Some(_), None) => drop(entry.holds.remove(&node)),
         }
         let last = entry.removed && entry.holds.is_empty() && entry.claim.is_none();
-        self.put(key, entry);
+        self.put(now, key, entry);
         if last { Answer::Delete } else { Answer::Done }
     }
 
     fn claim(&mut self, now: Time, caller: Caller, key: u64, number: u64, generation: u64) -> Answer {
         let node = caller.node;
-        let unheld = self.is_unheld(key);
+        let unheld = self.is_unheld(now, key);
         let mut entry = self.entry(key);
         match entry.claim {
             Some((claim, _)) if claim.node != node => return Answer::Claimed(claim.node),
             _ if generation == 0 && entry.unsettled => {
                 entry.claim = None;
-                self.put(key, entry);
+                self.put(now, key, entry);
                 return Answer::Unsettled;
             }
             present => {
@@ -429,7 +432,7 @@ impl Table {
             }
             true => Answer::Drained { unsettled: entry.unsettled },
         };
-        self.put(key, entry);
+        self.put(now, key, entry);
         answer
     }
 
@@ -451,7 +454,7 @@ impl Table {
             entry.holds.insert(node, (Hold { mode, number }, caller.link));
         }
         let last = entry.removed && entry.holds.is_empty();
-        self.put(key, entry);
+        self.put(now, key, entry);
         match last {
             true => Answer::Delete,
             false if keeps => Answer::Granted { mode, generation, unheld: false },
@@ -471,7 +474,7 @@ impl Table {
             return Answer::Delete;
         }
         let nodes: BTreeMap<Node, u64> = entry.holds.iter().map(|(node, (hold, _))| (*node, hold.number)).collect();
-        self.put(key, entry);
+        self.put(now, key, entry);
         Answer::Recall { nodes, mode: Mode::Open }
     }
 }
