@@ -10,8 +10,7 @@ use super::*;
 use crate::coordinate::Coordination;
 use crate::precedence::Class;
 use crate::prefetch::{Algorithm, Prefetch};
-use crate::time::Time;
-use driver::Driver;
+use driver::{Driver, hit_ratio_of_64_streams};
 use fixed_ahead::FixedAhead;
 
 const STREAM: Prefetch = Prefetch::Stream { degree_max: 48, distance: 24 };
@@ -163,19 +162,8 @@ fn wrong_configurations_are_refused() {
 
 #[test]
 fn per_stream_read_ahead_serves_64_interleaved_streams_and_one_history_does_not() {
-    let hit_ratio = |stream_of: fn(u32) -> u32| {
-        let mut level = Level::new(LevelConfig::new(64 * 128, STREAM)).unwrap();
-        for at in 0..400u64 {
-            for stream in 0..64u32 {
-                let span = Span::new(0, u64::from(stream) * 1_000_000 + 17 + at, 1);
-                level.replay(Time::ZERO, &Request { stream: stream_of(stream), ..Request::read(0, span) });
-            }
-        }
-        level.check().unwrap();
-        level.stats().hit_ratio()
-    };
-    assert!(hit_ratio(|_| 0) < 0.1);
-    assert!(hit_ratio(|stream| stream) > 0.8);
+    assert!(hit_ratio_of_64_streams(STREAM, |_| 0) < 0.1);
+    assert!(hit_ratio_of_64_streams(STREAM, |stream| stream) > 0.8);
 }
 
 /// A prefetch has low priority until a caller waits for it; a prefetch of the upper level is one if labels show it.

@@ -2,23 +2,17 @@
 
 use super::*;
 use crate::cache::tests::driver::Driver;
-use crate::cache::{Fetch, LevelConfig, Span};
+use crate::cache::{LevelConfig, Span};
 
 fn driver(prefetch: Prefetch) -> Driver<Prefetch> {
     Driver::new(LevelConfig::new(10_000, prefetch))
-}
-
-/// The windows as submitted: requested and prefetched blocks together.
-fn windows(driver: &mut Driver<Prefetch>, reads: std::ops::Range<u64>) -> Vec<(u64, u64, u32)> {
-    let spans = |at: u64, fetch: &Fetch| (at, fetch.span.first.index(), fetch.span.len);
-    reads.flat_map(|at| driver.read(at, 1).iter().map(|fetch| spans(at, fetch)).collect::<Vec<_>>()).collect()
 }
 
 #[test]
 fn the_on_demand_and_the_stream_read_ahead_open_the_same_windows() {
     for prefetch in [Prefetch::OnDemand { max: 32 }, Prefetch::Stream { degree_max: 32, distance: 32 }] {
         assert_eq!(
-            windows(&mut driver(prefetch), 0..64),
+            driver(prefetch).windows(0..64),
             [(0, 0, 4), (1, 4, 8), (4, 12, 16), (12, 28, 32), (28, 60, 32), (60, 92, 32)],
             "{}",
             prefetch.name()
@@ -50,14 +44,11 @@ fn on_demand_takes_a_history_of_cached_pages_for_a_stream() {
 
 #[test]
 fn a_fixed_distance_moves_the_marker() {
-    {
-        let prefetch = Prefetch::OnDemand { max: 32 };
-        let mut config = LevelConfig::new(10_000, prefetch);
-        config.trigger = Trigger::Fixed { distance: 10 };
-        let sets = windows(&mut Driver::new(config), 0..300);
-        for (at, first, len) in sets.into_iter().filter(|set| set.0 > 60) {
-            assert_eq!((first - at, len), (10, 32), "{} at {at}", prefetch.name());
-        }
+    let mut config = LevelConfig::new(10_000, Prefetch::OnDemand { max: 32 });
+    config.trigger = Trigger::Fixed { distance: 10 };
+    let sets = Driver::new(config).windows(0..300);
+    for (at, first, len) in sets.into_iter().filter(|set| set.0 > 60) {
+        assert_eq!((first - at, len), (10, 32), "at {at}");
     }
 }
 

@@ -1,11 +1,10 @@
 //! The reference's check values, through a whole level large enough that nothing is evicted.
 
-use crate::Driver;
+use crate::driver::{Driver, hit_ratio_of_64_streams};
 use crate::stacked::run;
-use policy::cache::{Fetch, Level, LevelConfig, Request, Span};
+use policy::cache::{Fetch, LevelConfig, Span};
 use policy::coordinate::{Coordination, Labels};
 use policy::prefetch::{self as live, Algorithm, Trigger};
-use policy::time::Time;
 use proptest::prelude::*;
 use sim::prefetch::Prefetch;
 
@@ -49,12 +48,6 @@ fn simplified_linux_doubles() {
     assert_eq!(ahead(&mut linux(false), [500, 90].into_iter()), [(500, 501, 3), (90, 91, 3)]);
 }
 
-/// The windows as submitted: requested and prefetched blocks together.
-fn windows(driver: &mut Driver<Prefetch>, reads: std::ops::Range<u64>) -> Vec<(u64, u64, u32)> {
-    let spans = |at: u64, fetch: &Fetch| (at, fetch.span.first.index(), fetch.span.len);
-    reads.flat_map(|at| driver.read(at, 1).iter().map(|fetch| spans(at, fetch)).collect::<Vec<_>>()).collect()
-}
-
 #[test]
 fn both_linux_kernels_and_the_stream_read_ahead_open_the_same_windows() {
     for prefetch in [
@@ -63,7 +56,7 @@ fn both_linux_kernels_and_the_stream_read_ahead_open_the_same_windows() {
         Prefetch::Live(live::Prefetch::Stream { degree_max: 32, distance: 32 }),
     ] {
         assert_eq!(
-            windows(&mut driver(prefetch), 0..64),
+            driver(prefetch).windows(0..64),
             [(0, 0, 4), (1, 4, 8), (4, 12, 16), (12, 28, 32), (28, 60, 32), (60, 92, 32)],
             "{}",
             prefetch.name()
@@ -77,7 +70,7 @@ fn a_fixed_distance_moves_the_marker() {
         let prefetch: Prefetch = name.parse().unwrap();
         let mut config = LevelConfig::new(10_000, prefetch);
         config.trigger = Trigger::Fixed { distance: 10 };
-        let sets = windows(&mut Driver::new(config), 0..300);
+        let sets = Driver::new(config).windows(0..300);
         for (at, first, len) in sets.into_iter().filter(|set| set.0 > 60) {
             assert_eq!((first - at, len), (10, 32), "{} at {at}", prefetch.name());
         }
@@ -219,17 +212,8 @@ fn labels_keep_ra_from_misleading_sarc() {
 
 #[test]
 fn per_stream_read_ahead_serves_64_interleaved_streams_and_one_history_does_not() {
-    let hit_ratio = |stream_of: fn(u32) -> u32, prefetch: &str| {
-        let mut level = Level::new(LevelConfig::new(64 * 128, prefetch.parse::<Prefetch>().unwrap())).unwrap();
-        for at in 0..400u64 {
-            for stream in 0..64u32 {
-                let span = Span::new(0, u64::from(stream) * 1_000_000 + 17 + at, 1);
-                level.replay(Time::ZERO, &Request { stream: stream_of(stream), ..Request::read(0, span) });
-            }
-        }
-        level.check().unwrap();
-        level.stats().hit_ratio()
-    };
+    let hit_ratio =
+        |stream_of, prefetch: &str| hit_ratio_of_64_streams(prefetch.parse::<Prefetch>().unwrap(), stream_of);
     for prefetch in ["linux-2.6.18", "stream"] {
         assert!(hit_ratio(|_| 0, prefetch) < 0.1, "{prefetch}");
         assert!(hit_ratio(|stream| stream, prefetch) > 0.8, "{prefetch}");

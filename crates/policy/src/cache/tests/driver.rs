@@ -63,6 +63,13 @@ impl<A: Algorithm> Driver<A> {
         assert_eq!(self.event(Event::FetchDone(fetch)), []);
     }
 
+    /// Reads blocks of file 0 one by one. Returns the windows as submitted, requested and prefetched blocks together:
+    /// (block read, first block, number of blocks).
+    pub(crate) fn windows(&mut self, reads: std::ops::Range<u64>) -> Vec<(u64, u64, u32)> {
+        let spans = |at: u64, fetch: &Fetch| (at, fetch.span.first.index(), fetch.span.len);
+        reads.flat_map(|at| self.read(at, 1).iter().map(|fetch| spans(at, fetch)).collect::<Vec<_>>()).collect()
+    }
+
     /// Reads file 0; its fetches, returned, are done at once.
     pub(crate) fn read(&mut self, index: u64, len: u32) -> Vec<Fetch> {
         self.next_id += 1;
@@ -73,4 +80,17 @@ impl<A: Algorithm> Driver<A> {
         assert_eq!(self.delivered.last().map(|delivered| delivered.0), Some(RequestId(self.next_id)));
         fetches
     }
+}
+
+/// Hit ratio of 64 interleaved streams of 400 blocks each; `stream_of` is the number that a level gets for a stream.
+pub(crate) fn hit_ratio_of_64_streams<A: Algorithm>(prefetch: A, stream_of: fn(u32) -> u32) -> f64 {
+    let mut level = Level::new(LevelConfig::new(64 * 128, prefetch)).unwrap();
+    for at in 0..400u64 {
+        for stream in 0..64u32 {
+            let span = Span::new(0, u64::from(stream) * 1_000_000 + 17 + at, 1);
+            level.replay(Time::ZERO, &Request { stream: stream_of(stream), ..Request::read(0, span) });
+        }
+    }
+    level.check().unwrap();
+    level.stats().hit_ratio()
 }
