@@ -20,8 +20,12 @@
 //! An entry without holders, claim and debt disappears. Every request may be repeated, also late.
 //!
 //! **New files.** An admission reports whether the table is sure that the file had no holder within a session. A node
-//! that created the file in this time then knows that it is empty. The table keeps the keys of removed entries for a
-//! session. It also keeps the last time at which a member may have had holds that it did not show.
+//! that created the file in this time then knows that it is empty. The table keeps the keys of removed entries. It also
+//! keeps the last time at which a member may have had holds that it did not show.
+//!
+//! **Newest generation.** Only a claim leads to another layout. So the generation that a holder used stays the newest
+//! until the next claim, also after its hold, and the next holder looks for no newer one. A publication by a provisional
+//! holder changes no layout.
 
 mod request;
 #[cfg(test)]
@@ -106,6 +110,8 @@ pub struct Entry {
     epoch: u32,
     /// Generation that was published last, as far as this run has seen; 0: unknown.
     generation: u64,
+    /// Whether `generation` has the newest layout.
+    newest: bool,
     /// Whether a node must settle the file before others are admitted.
     unsettled: bool,
     /// Whether the stub has no name.
@@ -114,6 +120,14 @@ pub struct Entry {
     claim: Option<(Claim, u64)>,
     /// Holds, and the connections of their nodes.
     holds: BTreeMap<Node, (Hold, u64)>,
+}
+
+/// What is kept of a removed entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Released {
+    at: Time,
+    /// Generation with the newest layout, if known.
+    newest: Option<u64>,
 }
 
 /// Session of a member.
@@ -138,8 +152,8 @@ pub struct Table {
     entries: BTreeMap<u64, Entry>,
     /// Last time at which a member may have had holds that the table did not show.
     unsure: Time,
-    /// Keys of removed entries, with the time of the removal.
-    released: BTreeMap<u64, Time>,
+    /// Removed entries of this run, by key.
+    released: BTreeMap<u64, Released>,
 }
 
 impl Table {
@@ -204,7 +218,9 @@ impl Table {
                 self.suspect = !self.opened;
                 Answer::Done
             }
-            Request::Lower { key, number, mode } => self.lower(now, node, *key, *number, *mode),
+            Request::Lower { key, number, mode, generation } => {
+                self.lower(now, node, *key, *number, *mode, *generation)
+            }
             Request::Finish { key, number, generation, settled, keeps } => {
                 self.finish(now, caller, *key, (*number, *generation), *settled, *keeps)
             }
@@ -226,6 +242,7 @@ impl Table {
             (self.run, self.opened, self.suspect) = (caller.run, false, true);
             self.epoch += 1;
             self.members.clear();
+            self.released.clear();
         }
         let session = self.members.entry(caller.node).or_default();
         if session.link < caller.link {
@@ -271,7 +288,14 @@ impl Table {
     /// The entry of a file, without what belongs to earlier runs and to nodes that are over.
     fn entry(&self, key: u64) -> Entry {
         let Some(entry) = self.entries.get(&key) else {
-            return Entry { epoch: self.epoch, unsettled: self.suspect, ..Entry::default() };
+            let newest = self.released.get(&key).and_then(|released| released.newest);
+            return Entry {
+                epoch: self.epoch,
+                generation: newest.unwrap_or(0),
+                newest: newest.is_some(),
+                unsettled: self.suspect,
+                ..Entry::default()
+            };
         };
         let mut entry = entry.clone();
         if entry.epoch != self.epoch {
@@ -299,19 +323,12 @@ impl Table {
         if !entry.holds.is_empty() || entry.claim.is_some() || owes {
             self.entries.insert(key, entry);
         } else if self.entries.remove(&key).is_some() {
-            self.was_released(now, key);
+            if self.released.len() >= RELEASED_MAX {
+                self.released.clear();
+                self.unsure = now;
+            }
+            self.released.insert(key, Released { at: now, newest: entry.newest.then_some(entry.generation) });
         }
-    }
-
-    /// Records that a file has no holder from now on.
-    fn was_released(&mut self, now: Time, key: u64) {
-        let session = self.session;
-        self.released.retain(|_, at| now < *at + session);
-        if self.released.len() >= RELEASED_MAX {
-            self.released.clear();
-            self.unsure = now;
-        }
-        self.released.insert(key, now);
     }
 
     /// Whether no node has held a file for the duration of a session, for certain.
@@ -319,7 +336,7 @@ impl Table {
         let is_past = |at: Time| now >= at + self.session;
         is_past(self.unsure)
             && !self.entries.contains_key(&key)
-            && self.released.get(&key).is_none_or(|at| is_past(*at))
+            && self.released.get(&key).is_none_or(|released| is_past(released.at))
     }
 
     /// A member registers a hold and a claim of an earlier run or session.
@@ -364,10 +381,10 @@ impl Table {
         if !nodes.is_empty() {
             return Answer::Recall { nodes, mode: Mode::Write };
         }
-        let generation = entry.generation;
+        let (generation, newest) = (entry.generation, entry.newest);
         entry.holds.insert(node, (Hold { mode, number }, caller.link));
         self.put(now, key, entry);
-        Answer::Granted { mode, generation, unheld }
+        Answer::Granted { mode, generation, newest, unheld }
     }
 
     /// The mode of another node's hold by now: modes that cache end with the session.
@@ -389,13 +406,20 @@ impl Table {
         }
     }
 
-    /// A node lowers a hold, with the size settled, or releases it.
-    fn lower(&mut self, now: Time, node: Node, key: u64, number: u64, mode: Option<Mode>) -> Answer {
+    /// A node lowers a hold, with the size settled, or releases it. `used`: generation that it used.
+    fn lower(&mut self, now: Time, node: Node, key: u64, number: u64, mode: Option<Mode>, used: Option<u64>) -> Answer {
         let mut entry = self.entry(key);
-        match (entry.holds.get_mut(&node).filter(|(hold, _)| hold.number == number), mode) {
-            (None, _) => return Answer::Done,
-            (Some((hold, _)), Some(mode)) => hold.mode = mode.min(hold.mode),
-            (Some(_), None) => drop(entry.holds.remove(&node)),
+        let Some((hold, _)) = entry.holds.get_mut(&node).filter(|(hold, _)| hold.number == number) else {
+            return Answer::Done;
+        };
+        // A repeated request may come after a change that the first one allowed. A claim may be over without its end.
+        let changes = entry.claim.is_some_and(|(claim, _)| claim.generation > 0);
+        if let Some(used) = used.filter(|_| hold.mode > Mode::Open && !changes) {
+            (entry.generation, entry.newest) = (used, true);
+        }
+        match mode {
+            Some(mode) => hold.mode = mode.min(hold.mode),
+            None => drop(entry.holds.remove(&node)),
         }
         let last = entry.removed && entry.holds.is_empty() && entry.claim.is_none();
         self.put(now, key, entry);
@@ -423,12 +447,13 @@ impl Table {
         let others = entry.holds.iter().filter(|(other, (hold, _))| **other != node && hold.mode > Mode::Open);
         let nodes: BTreeMap<Node, u64> = others.map(|(other, (hold, _))| (*other, hold.number)).collect();
         entry.claim = Some((Claim { node, number, generation }, caller.link));
+        entry.newest &= generation == 0;
         let answer = match nodes.is_empty() {
             false => Answer::Recall { nodes, mode: Mode::Open },
             true if generation == 0 => {
                 entry.claim = None;
                 entry.holds.insert(node, (Hold { mode: Mode::Exclusive, number }, caller.link));
-                Answer::Granted { mode: Mode::Exclusive, generation: entry.generation, unheld }
+                Answer::Granted { mode: Mode::Exclusive, generation: entry.generation, newest: entry.newest, unheld }
             }
             true => Answer::Drained { unsettled: entry.unsettled },
         };
@@ -457,7 +482,7 @@ impl Table {
         self.put(now, key, entry);
         match last {
             true => Answer::Delete,
-            false if keeps => Answer::Granted { mode, generation, unheld: false },
+            false if keeps => Answer::Granted { mode, generation, newest: false, unheld: false },
             false => Answer::Done,
         }
     }

@@ -1,11 +1,12 @@
 -- The table of holders: what `policy::holders::table` specifies, as one script.
 --
 -- KEYS  1 run, epoch, opened, suspect, unsure   2 node -> connection   3 nodes by the end of their session
---       4 part of the table   5 removed entries by their time
+--       4 part of the table   5 key of a removed entry -> time, newest generation or -
 -- ARGV  1 request  2 node  3 run  4 connection  5 duration of a session  6 time or ''  7... arguments
 --
 -- An entry: epoch, generation, flags, claim or -, holds. A claim is node:number:generation:connection, a hold is
--- node:mode:number:connection. Flags: 1 unsettled, 2 removed. Modes: 0 Open, 1 Write, 2 Read, 3 Exclusive.
+-- node:mode:number:connection. Flags: 1 unsettled, 2 removed, 4 the generation is the newest. Modes: 0 Open, 1 Write,
+-- 2 Read, 3 Exclusive.
 local request, node, link, session = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = tonumber(ARGV[6])
 if not now then
@@ -37,7 +38,7 @@ if request == 'begin' then
   if ARGV[3] ~= state[1] then
     opened, suspect, epoch = false, true, epoch + 1
     redis.call('HSET', KEYS[1], 'run', ARGV[3], 'epoch', text(epoch), 'opened', '0', 'suspect', '1')
-    redis.call('DEL', KEYS[2], KEYS[3])
+    redis.call('DEL', KEYS[2], KEYS[3], KEYS[5])
   end
   if tonumber(redis.call('HGET', KEYS[2], text(node)) or '0') < link then
     redis.call('HSET', KEYS[2], text(node), text(link))
@@ -48,10 +49,20 @@ end
 if ARGV[3] ~= state[1] then return {'other run'} end
 if redis.call('HGET', KEYS[2], text(node)) ~= text(link) then return {'unregistered'} end
 
+-- Time of the removal of an entry, and the newest generation.
+local function released(key)
+  local at, newest = string.match(redis.call('HGET', KEYS[5], key) or '', '(%d+) (%S+)')
+  return tonumber(at), tonumber(newest)
+end
+
 -- The entry of a file, without what belongs to earlier runs and to nodes that are over.
-local function read(value)
-  local entry = {epoch = epoch, generation = 0, unsettled = suspect, removed = false, holds = {}}
-  if not value then return entry end
+local function read(key, value)
+  local entry = {epoch = epoch, generation = 0, newest = false, unsettled = suspect, removed = false, holds = {}}
+  if not value then
+    local _, newest = released(key)
+    entry.generation, entry.newest = newest or 0, newest ~= nil
+    return entry
+  end
   local words = {}
   for word in string.gmatch(value, '%S+') do words[#words + 1] = word end
   local flags = tonumber(words[3])
@@ -79,34 +90,30 @@ local function read(value)
   if old then
     entry.holds, entry.claim, entry.unsettled = {}, nil, left or suspect
   else
-    entry.generation, entry.unsettled, entry.removed = tonumber(words[2]), left, flags >= 2
+    entry.generation, entry.unsettled = tonumber(words[2]), left
+    entry.removed, entry.newest = flags % 4 >= 2, flags >= 4
   end
   return entry
 end
 
--- Records that a file has no holder from now on.
-local function was_released(key)
-  redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', text(now - session))
-  if redis.call('ZCARD', KEYS[5]) >= released_max then
-    redis.call('DEL', KEYS[5])
-    is_unsure()
-  end
-  redis.call('ZADD', KEYS[5], text(now), key)
-  redis.call('PEXPIRE', KEYS[5], text(session))
-end
 -- Whether no node has held a file for the duration of a session, for certain.
 local function is_unheld(key, value)
   local function is_past(at) return now >= at + session end
-  return is_past(unsure) and not value and is_past(tonumber(redis.call('ZSCORE', KEYS[5], key) or -session))
+  return is_past(unsure) and not value and is_past(released(key) or -session)
 end
 
 local function put(key, entry)
   local owes = entry.unsettled and not suspect
   if #entry.holds == 0 and not entry.claim and not owes then
-    if redis.call('HDEL', KEYS[4], key) == 1 then was_released(key) end
+    if redis.call('HDEL', KEYS[4], key) == 0 then return end
+    if redis.call('HLEN', KEYS[5]) >= released_max then
+      redis.call('DEL', KEYS[5])
+      is_unsure()
+    end
+    redis.call('HSET', KEYS[5], key, text(now) .. ' ' .. (entry.newest and text(entry.generation) or '-'))
     return
   end
-  local flags = (entry.unsettled and 1 or 0) + (entry.removed and 2 or 0)
+  local flags = (entry.unsettled and 1 or 0) + (entry.removed and 2 or 0) + (entry.newest and 4 or 0)
   local claim = entry.claim
   local words = {text(entry.epoch), text(entry.generation), text(flags), '-'}
   if claim then words[4] = string.format('%d:%d:%d:%d', claim.node, claim.number, claim.generation, claim.link) end
@@ -177,14 +184,17 @@ elseif request == 'trust' then
   return {'done'}
 elseif request == 'sweep' then
   local all = redis.call('HGETALL', KEYS[4])
-  for i = 1, #all, 2 do put(all[i], read(all[i + 1])) end
+  for i = 1, #all, 2 do put(all[i], read(all[i], all[i + 1])) end
   return {'done'}
 end
 
 local key = ARGV[7]
 local value = redis.call('HGET', KEYS[4], key)
-local entry, unheld = read(value), is_unheld(key, value) and '1' or '0'
+local entry, unheld = read(key, value), is_unheld(key, value) and '1' or '0'
 local number = tonumber(ARGV[8] or '0')
+local function granted(mode)
+  return {'granted', text(mode), text(entry.generation), entry.newest and '1' or '0', unheld}
+end
 
 if request == 'reclaim' then
   local _, i = hold_of(entry, node)
@@ -198,6 +208,9 @@ if request == 'reclaim' then
 elseif request == 'lower' then
   local hold, i = hold_of(entry, node)
   if not hold or hold.number ~= number then return {'done'} end
+  if ARGV[10] ~= '-' and hold.mode > 0 and not (entry.claim and entry.claim.generation > 0) then
+    entry.generation, entry.newest = tonumber(ARGV[10]), true
+  end
   if ARGV[9] == '-' then
     table.remove(entry.holds, i)
   else
@@ -218,7 +231,7 @@ elseif request == 'finish' then
   local last = entry.removed and #entry.holds == 0
   put(key, entry)
   if last then return {'delete'} end
-  if keeps then return {'granted', text(mode), ARGV[9], '0'} end
+  if keeps then return {'granted', text(mode), ARGV[9], '0', '0'} end
   return {'done'}
 end
 
@@ -239,7 +252,7 @@ if request == 'admit' then
   if #stronger > 0 then return recall(entry, 1, stronger) end
   set_hold(entry, mode, number)
   put(key, entry)
-  return {'granted', text(mode), text(entry.generation), unheld}
+  return granted(mode)
 elseif request == 'claim' then
   local generation, claim = tonumber(ARGV[9]), entry.claim
   if claim and claim.node ~= node then return {'claimed', text(claim.node)} end
@@ -255,13 +268,14 @@ elseif request == 'claim' then
     if hold.node ~= node and hold.mode > 0 then others[#others + 1] = hold end
   end
   entry.claim = {node = node, number = number, generation = generation, link = link}
+  entry.newest = entry.newest and generation == 0
   local answer
   if #others > 0 then
     answer = recall(entry, 0, others)
   elseif generation == 0 then
     entry.claim = nil
     set_hold(entry, 3, number)
-    answer = {'granted', '3', text(entry.generation), unheld}
+    answer = granted(3)
   else
     answer = {'drained', entry.unsettled and '1' or '0'}
   end

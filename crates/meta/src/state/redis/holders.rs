@@ -5,7 +5,7 @@
 //! entrepot:VOLUME:holders.links        hash   node -> number of its connection
 //! entrepot:VOLUME:holders.sessions     nodes, ordered by the end of their session
 //! entrepot:VOLUME:holders.PART         hash   inode -> entry
-//! entrepot:VOLUME:holders.released     inodes, ordered by the removal of their entries
+//! entrepot:VOLUME:holders.generations  hash   inode -> time at which its entry was removed, newest generation
 //! entrepot:VOLUME:holders.incarnation  incarnation of the data, part of the run
 //! ```
 //! A part with few entries is one compact list in the server; `docs/internals/machines/holders.md` has its size.
@@ -96,8 +96,9 @@ fn encode(request: &Request) -> (&'static str, u64, Vec<String>) {
             ("reclaim", key, [hold, claim].concat())
         }
         Request::Admit { key, number, writes } => ("admit", key, vec![number.to_string(), flag(*writes)]),
-        Request::Lower { key, number, mode } => {
-            ("lower", key, vec![number.to_string(), mode.map_or_else(none, mode_text)])
+        Request::Lower { key, number, mode, generation } => {
+            let generation = generation.map_or_else(none, |generation| generation.to_string());
+            ("lower", key, vec![number.to_string(), mode.map_or_else(none, mode_text), generation])
         }
         Request::Claim { key, number, generation } => ("claim", key, vec![number.to_string(), generation.to_string()]),
         Request::Finish { key, number, generation, settled, keeps } => {
@@ -122,9 +123,12 @@ fn decode(words: &[String]) -> Option<Answer> {
         ["lapsed", of] => Answer::Lapsed(node(of)?),
         ["claimed", of] => Answer::Claimed(node(of)?),
         ["drained", unsettled] => Answer::Drained { unsettled: unsettled == "1" },
-        ["granted", to, generation, unheld] => {
-            Answer::Granted { mode: mode(to)?, generation: generation.parse().ok()?, unheld: unheld == "1" }
-        }
+        ["granted", to, generation, newest, unheld] => Answer::Granted {
+            mode: mode(to)?,
+            generation: generation.parse().ok()?,
+            newest: newest == "1",
+            unheld: unheld == "1",
+        },
         ["session", at, opened, suspect, lapsed] => Answer::Session {
             at: Time::from_millis(at.parse().ok()?),
             opened: opened == "1",
@@ -143,7 +147,7 @@ fn decode(words: &[String]) -> Option<Answer> {
 pub(super) fn serve(state: &RedisState, now: Option<Time>, caller: Caller, request: &Request) -> Result<Answer> {
     let (name, part, arguments) = encode(request);
     let part = format!("holders.{part}");
-    let keys = ["holders", "holders.links", "holders.sessions", &part, "holders.released"].map(|key| state.key(key));
+    let keys = ["holders", "holders.links", "holders.sessions", &part, "holders.generations"].map(|key| state.key(key));
     let fixed = [
         name.to_owned(),
         caller.node.0.to_string(),

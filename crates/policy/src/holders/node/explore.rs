@@ -394,6 +394,11 @@ fn guilty_with_a_holder_that_is_forgotten_at_once() {
 }
 
 #[test]
+fn guilty_with_a_generation_that_a_claim_leaves_in_the_table() {
+    convicts(Guilt::KeepsGeneration, 1, [&[CREATE, WRITE], &[MOVE, OTHER], &[]], NONE, LOST);
+}
+
+#[test]
 fn guilty_with_a_table_that_is_sure_after_a_loss() {
     let programs: [&[Op]; NODES] = [&[CREATE, WRITE], &[MOVE], &[]];
     convicts(Guilt::IsSure, 1, programs, Faults { returns: 1, ..NONE }, LOST);

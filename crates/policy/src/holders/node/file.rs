@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 pub(super) enum Find {
     /// Read the pointer.
     Pointer,
+    /// Read the record of this generation, which is the newest.
+    Newest(u64),
     /// Read the record of this generation, with the stamp that the pointer has.
     Base(u64, Option<u64>),
     /// The record of this generation is known; read the next.
@@ -124,6 +126,16 @@ impl New {
     }
 }
 
+/// Request to lower a hold that the table has not answered yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Lowered {
+    pub(super) number: u64,
+    /// Mode that remains.
+    pub(super) mode: Option<Mode>,
+    /// Generation that was used.
+    pub(super) generation: Option<u64>,
+}
+
 /// State of a removed file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Removal {
@@ -149,13 +161,15 @@ pub(super) struct File {
     pub(super) layout: Option<u64>,
     /// Generation that the table named at the admission; 0: none.
     pub(super) hint: u64,
+    /// Whether the table named it as the newest, and no search has begun since.
+    pub(super) newest: bool,
     /// Whether operations must not begin.
     pub(super) blocked: bool,
     pub(super) wants: BTreeSet<Use>,
     recall: Option<Mode>,
     pub(super) first_use: FirstUse,
-    /// Number of a hold that the table has to lower, and the mode that remains.
-    pub(super) owes: Option<(u64, Option<Mode>)>,
+    /// Hold that the table has to lower.
+    pub(super) owes: Option<Lowered>,
     pub(super) removal: Removal,
     pub(super) task: Task,
     /// Whether the step of the task is under way.
@@ -229,7 +243,7 @@ impl File {
 
     /// Ends all holds and tasks; a claim ends in the table.
     pub(super) fn gone(&mut self) {
-        let released = self.hold.take().map(|hold| (hold.number, None));
+        let released = self.hold.take().map(|hold| Lowered { number: hold.number, mode: None, generation: None });
         self.task = match self.task {
             Task::Claim(_, claiming) | Task::Check(_, claiming) if claiming.granted => {
                 Task::Claim(Stage::Finish, Claiming { made: false, settled: false, ..claiming })
@@ -260,14 +274,16 @@ impl File {
     }
 
     /// Takes the hold that the table has admitted.
-    pub(super) fn granted(&mut self, mode: Mode, number: u64, generation: u64, caches: bool) {
+    pub(super) fn granted(&mut self, mode: Mode, number: u64, generation: u64, newest: bool, caches: bool) {
         // A cache is filled after the admission.
         self.new.ends();
         let same = self.layout.filter(|_| !mode.caches() && self.hold.is_some_and(|hold| hold.mode > Mode::Open));
         self.shown = Some(mode);
         let mode = if mode.caches() && !caches { Mode::Write } else { mode };
         self.hold = Some(Hold { mode, number });
-        (self.layout, self.hint, self.provisional) = (same, generation, false);
+        // A file without objects has no record.
+        let known = if newest && generation == 0 { Some(0) } else { same };
+        (self.layout, self.hint, self.newest, self.provisional) = (known, generation, newest, false);
         self.first_use = FirstUse::Awaited;
         if self.recall == Some(Mode::Write) {
             self.recall = None;
@@ -394,11 +410,12 @@ impl File {
     /// The operations have ended, and the size is set.
     pub(super) fn lower(&mut self, to: Option<Mode>) {
         if let Some(hold) = self.hold {
-            self.owes = Some((hold.number, to));
+            let generation = self.layout.filter(|_| !self.provisional);
+            self.owes = Some(Lowered { number: hold.number, mode: to, generation });
             self.hold = to.map(|mode| Hold { mode: mode.min(hold.mode), ..hold });
         }
         if to.is_none_or(|mode| mode == Mode::Open) {
-            self.layout = None;
+            (self.layout, self.newest) = (None, false);
         }
         (self.shown, self.blocked, self.recall, self.provisional) = (to, false, None, false);
         self.first_use = FirstUse::Over;

@@ -1,6 +1,6 @@
 //! The steps of a node for one file: which one is next, and what its answer means.
 
-use super::file::{Claiming, File, Find, Purpose, Removal, Stage, Task};
+use super::file::{Claiming, File, Find, Lowered, Purpose, Removal, Stage, Task};
 use super::{Action, Answer, Created, Holder, Mode, Request, Step, Use};
 use crate::time::Time;
 
@@ -107,18 +107,18 @@ impl Holder {
                     _ => {}
                 }
             }
-            Answer::Granted { mode, generation, unheld } => {
+            Answer::Granted { mode, generation, newest, unheld } => {
                 file.accepted();
                 file.task = match task {
                     Task::Admit { number, .. } | Task::Take(number) => {
-                        file.granted(mode, number, generation, caches);
+                        file.granted(mode, number, generation, newest, caches);
                         if unheld && generation == 0 {
                             file.was_unheld(now);
                         }
                         Task::Idle
                     }
                     Task::Claim(Stage::Finish, claiming) => {
-                        file.granted(mode, claiming.number, generation, caches);
+                        file.granted(mode, claiming.number, generation, newest, caches);
                         Task::Claim(Stage::Tidy, claiming)
                     }
                     task => task,
@@ -172,7 +172,11 @@ impl Holder {
         let file = self.file(key);
         file.pending = false;
         let (Task::Find(find, _) | Task::Check(find, _)) = file.task else { return };
+        file.newest = false;
         let next = match (find, found) {
+            (Find::Newest(generation), Some(_)) => return self.newest(now, key, generation),
+            // Another file had this inode number.
+            (Find::Newest(_), None) => Find::Pointer,
             (Find::Pointer, None) => Find::Next(0),
             (Find::Pointer, Some((generation, stamp))) => Find::Base(generation, Some(stamp)),
             // The record of another publication under this name came late.
@@ -305,7 +309,11 @@ fn claim(purpose: Purpose, number: u64, generation: u64) -> Task {
 
 /// The begin of a search: the table's generation of this run, or the pointer.
 fn start(file: &File) -> Find {
-    if file.hint > 0 && file.hold.is_some() { Find::Base(file.hint, None) } else { Find::Pointer }
+    match file.hint {
+        generation if generation > 0 && file.newest => Find::Newest(generation),
+        generation if generation > 0 && file.hold.is_some() => Find::Base(generation, None),
+        _ => Find::Pointer,
+    }
 }
 
 /// Relation of a node to the store.
@@ -340,8 +348,8 @@ fn task_for(file: &File, usage: Use, reach: Reach, number: u64) -> Task {
 fn request(key: u64, file: &File) -> Option<Request> {
     Some(match file.task {
         Task::Lower => {
-            let (number, mode) = file.owes?;
-            Request::Lower { key, number, mode }
+            let Lowered { number, mode, generation } = file.owes?;
+            Request::Lower { key, number, mode, generation }
         }
         Task::Admit { number, writes } => Request::Admit { key, number, writes },
         Task::Take(number) => Request::Claim { key, number, generation: 0 },
@@ -364,6 +372,7 @@ fn step(task: Task) -> Option<Step> {
         Task::Settle(_) | Task::Claim(Stage::Settle, _) => Step::Settle,
         Task::Find(find, _) | Task::Check(find, _) => match find {
             Find::Pointer => Step::Pointer,
+            Find::Newest(generation) => Step::Look(generation),
             Find::Base(generation, _) => Step::Look(generation),
             Find::Next(generation) => Step::Look(generation + 1),
             Find::List(_) => Step::List,

@@ -99,7 +99,7 @@ fn a_claim_that_others_hold_against_recalls_them() {
     holder.handle(now, Event::Want(KEY, Use::Alone));
     let recall = Action::Recall { node: Node(2), key: KEY, number: 5, mode: Mode::Open };
     assert_eq!(exchange(&mut holder, &mut table, now), [recall]);
-    let lower = Request::Lower { key: KEY, number: 5, mode: None };
+    let lower = Request::Lower { key: KEY, number: 5, mode: None, generation: None };
     table.serve(now, other, &lower);
     holder.handle(now + Config::default().retry, Event::Tick);
     assert_eq!(exchange(&mut holder, &mut table, now), step(Step::Pointer), "it has the file");

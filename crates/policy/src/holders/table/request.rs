@@ -58,6 +58,8 @@ pub enum Request {
         number: u64,
         /// Mode that remains.
         mode: Option<Mode>,
+        /// Generation that the node used, if it found the newest.
+        generation: Option<u64>,
     },
     /// Claims a generation, or looks for remaining holders. Generation 0 takes an exclusive hold.
     Claim {
@@ -143,8 +145,10 @@ pub enum Answer {
     Granted {
         /// Rights of the node.
         mode: Mode,
-        /// Generation that was published last; 0: unknown.
+        /// Generation that was published last; 0 if unknown.
         generation: u64,
+        /// Whether it is known, and its layout is the newest.
+        newest: bool,
         /// Whether no node has held the file for the duration of a session, for certain.
         unheld: bool,
     },

@@ -19,6 +19,14 @@ impl Table {
         self.released.clear();
     }
 
+    /// Treats a generation as the newest.
+    pub(crate) fn set_newest(&mut self, key: u64, generation: u64) {
+        match self.entries.get_mut(&key) {
+            Some(entry) => (entry.generation, entry.newest) = (generation, true),
+            None => drop(self.released.insert(key, Released { at: Time::ZERO, newest: Some(generation) })),
+        }
+    }
+
     /// Treats all holds as shown.
     pub(crate) fn be_sure(&mut self) {
         self.unsure = Time::ZERO;
@@ -74,7 +82,7 @@ fn claim(table: &mut Table, node: u32, number: u64, generation: u64) -> Answer {
 }
 
 fn granted(mode: Mode) -> Answer {
-    Answer::Granted { mode, generation: 0, unheld: false }
+    Answer::Granted { mode, generation: 0, newest: false, unheld: false }
 }
 
 fn recall(node: u32, number: u64, mode: Mode) -> Answer {
@@ -91,12 +99,12 @@ fn readers_share_a_cache_and_a_writer_beside_others_has_none() {
         Answer::Recall { nodes: [(Node(1), 1), (Node(2), 1)].into(), mode: Mode::Write }
     );
     for node in [1, 2] {
-        let lower = Request::Lower { key: KEY, number: 1, mode: Some(Mode::Write) };
+        let lower = Request::Lower { key: KEY, number: 1, mode: Some(Mode::Write), generation: None };
         assert_eq!(table.serve(NOW, caller(node), &lower), Answer::Done);
     }
     assert_eq!(admit(&mut table, 3, 1, true), granted(Mode::Write));
     for node in [1, 2, 3] {
-        let lower = Request::Lower { key: KEY, number: 1, mode: None };
+        let lower = Request::Lower { key: KEY, number: 1, mode: None, generation: None };
         table.serve(NOW, caller(node), &lower);
     }
     assert!(table.is_empty(), "an entry without holders disappears");
@@ -111,11 +119,14 @@ fn a_claim_admits_no_other_and_ends_with_its_generation() {
     assert_eq!(claim(&mut table, 2, 1, 8), recall(1, 1, Mode::Open));
     assert_eq!(admit(&mut table, 1, 2, true), Answer::Claimed(Node(2)));
     assert_eq!(claim(&mut table, 1, 2, 8), Answer::Claimed(Node(2)));
-    table.serve(NOW, caller(1), &Request::Lower { key: KEY, number: 1, mode: Some(Mode::Open) });
+    table.serve(NOW, caller(1), &Request::Lower { key: KEY, number: 1, mode: Some(Mode::Open), generation: None });
     assert_eq!(claim(&mut table, 2, 1, 8), Answer::Drained { unsettled: false });
     let finish = Request::Finish { key: KEY, number: 1, generation: 8, settled: true, keeps: false };
     assert_eq!(table.serve(NOW, caller(2), &finish), Answer::Done);
-    assert_eq!(admit(&mut table, 1, 2, true), Answer::Granted { mode: Mode::Exclusive, generation: 8, unheld: false });
+    assert_eq!(
+        admit(&mut table, 1, 2, true),
+        Answer::Granted { mode: Mode::Exclusive, generation: 8, newest: false, unheld: false }
+    );
 }
 
 #[test]
@@ -134,7 +145,7 @@ fn a_writer_or_a_claim_of_a_node_that_is_over_leaves_the_file_unsettled() {
         let finish = Request::Finish { key: KEY, number: 1, generation: 9, settled: true, keeps: true };
         assert_eq!(
             table.serve(NOW, caller(2), &finish),
-            Answer::Granted { mode: Mode::Exclusive, generation: 9, unheld: false }
+            Answer::Granted { mode: Mode::Exclusive, generation: 9, newest: false, unheld: false }
         );
     }
     let mut table = opened(2);
@@ -183,7 +194,7 @@ fn requests_of_an_earlier_connection_and_of_another_run_do_nothing() {
 fn objects_of_a_removed_file_stay_until_the_last_node_has_closed_it() {
     let mut table = opened(2);
     admit(&mut table, 1, 1, false);
-    let lower = |mode| Request::Lower { key: KEY, number: 1, mode };
+    let lower = |mode| Request::Lower { key: KEY, number: 1, mode, generation: None };
     table.serve(NOW, caller(1), &lower(Some(Mode::Open)));
     assert_eq!(table.serve(NOW, caller(2), &Request::Remove { key: KEY }), recall(1, 1, Mode::Open));
     assert_eq!(table.serve(NOW, caller(1), &lower(None)), Answer::Delete);
@@ -200,7 +211,7 @@ fn a_file_counts_as_unheld_once_it_had_no_holder_and_no_member_registered_for_a_
             table.serve(now, caller(node), &Request::Renew { not_after: now });
         }
         let answer = table.serve(now, caller(1), &Request::Admit { key, number: now.0, writes: true });
-        table.serve(now, caller(1), &Request::Lower { key, number: now.0, mode: None });
+        table.serve(now, caller(1), &Request::Lower { key, number: now.0, mode: None, generation: None });
         matches!(answer, Answer::Granted { mode: Mode::Exclusive, unheld: true, .. })
     };
     assert!(!admit(149, 1), "a member registered less than a session ago");
@@ -216,4 +227,40 @@ fn a_file_counts_as_unheld_once_it_had_no_holder_and_no_member_registered_for_a_
     table.serve(Time(289), other, &renew);
     let last = table.serve(Time(289), caller(1), &Request::Admit { key: 4, number: 1, writes: true });
     assert_eq!(last, granted(Mode::Exclusive), "the other may have released a hold that the table did not show");
+}
+
+#[test]
+fn a_used_generation_stays_the_newest_until_a_claim_also_after_the_hold() {
+    let mut table = opened(2);
+    let lower = |table: &mut Table, node: u32, number: u64, mode: Option<Mode>, generation: u64| {
+        let request = Request::Lower { key: KEY, number, mode, generation: Some(generation) };
+        table.serve(NOW, caller(node), &request)
+    };
+    let known = |answer: Answer| match answer {
+        Answer::Granted { generation, newest, .. } => newest.then_some(generation),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(known(admit(&mut table, 1, 1, true)), None, "nothing is known of the first use");
+    lower(&mut table, 1, 1, None, 5);
+    assert!(table.is_empty());
+    assert_eq!(known(admit(&mut table, 2, 1, true)), Some(5));
+    assert_eq!(admit(&mut table, 1, 2, true), recall(2, 1, Mode::Write));
+    lower(&mut table, 2, 1, Some(Mode::Write), 5);
+    assert_eq!(known(admit(&mut table, 1, 2, true)), Some(5), "beside the other");
+    assert_eq!(claim(&mut table, 1, 3, 6), recall(2, 1, Mode::Open));
+    lower(&mut table, 2, 1, Some(Mode::Open), 5);
+    assert_eq!(claim(&mut table, 1, 3, 6), Answer::Drained { unsettled: false });
+    let finish = Request::Finish { key: KEY, number: 3, generation: 6, settled: true, keeps: false };
+    table.serve(NOW, caller(1), &finish);
+    lower(&mut table, 2, 1, Some(Mode::Open), 5);
+    assert_eq!(known(admit(&mut table, 2, 2, true)), None, "a repeated request tells nothing");
+    lower(&mut table, 1, 2, None, 6);
+    lower(&mut table, 2, 2, None, 6);
+    let other = |node| Caller { run: Run(2), ..caller(node) };
+    [1, 2].map(|node| table.serve(NOW, other(node), &Request::Begin));
+    [1, 2].map(|node| table.serve(NOW, other(node), &Request::Register { not_after: NOW }));
+    table.serve(NOW, other(1), &Request::Open { members: [Node(1), Node(2)].into() });
+    table.serve(NOW, other(1), &Request::Trust);
+    let admit = Request::Admit { key: KEY, number: 4, writes: true };
+    assert_eq!(table.serve(NOW, other(1), &admit), granted(Mode::Exclusive), "another run knows nothing");
 }

@@ -46,7 +46,10 @@ impl Random {
                 Request::Finish { key, number, generation: generation + 1, settled, keeps }
             }
             52..54 => Request::Remove { key },
-            _ => Request::Lower { key, number, mode: (self.below(3) > 0).then(|| self.mode()) },
+            _ => {
+                let mode = (self.below(3) > 0).then(|| self.mode());
+                Request::Lower { key, number, mode, generation: (self.below(3) > 0).then_some(generation) }
+            }
         }
     }
 }
@@ -161,15 +164,14 @@ fn a_hold_takes_little_memory_and_leaves_nothing() {
     eprintln!("{files} files: {each} bytes of the server's memory each");
     assert!(each < 200, "{each} bytes each");
     for file in 0..files {
-        let lower = Request::Lower { key: inode(file), number: file + 1, mode: None };
+        let lower = Request::Lower { key: inode(file), number: file + 1, mode: None, generation: Some(1) };
         assert_eq!(state.hold(caller, &lower).unwrap(), Answer::Done);
     }
-    let mut keys: Vec<String> = state.with(|c| ::redis::cmd("KEYS").arg("*").query(c)).unwrap();
-    keys.retain(|key| !key.ends_with(".released"));
-    assert_eq!(keys.len(), 3, "{keys:?}");
-    let released = state.key("holders.released");
-    let left_ms: i64 = state.with(|c| ::redis::cmd("PTTL").arg(&released).query(c)).unwrap();
-    assert!(left_ms <= 6000 && left_ms != -1, "the released files are forgotten after a session: {left_ms}");
+    let keys: Vec<String> = state.with(|c| ::redis::cmd("KEYS").arg("*").query(c)).unwrap();
+    assert_eq!(keys.len(), 4, "{keys:?}");
+    let released = state.key("holders.generations");
+    let kept: u64 = state.with(|c| ::redis::cmd("HLEN").arg(&released).query(c)).unwrap();
+    assert!(kept <= 65_536 && kept == (files - 1) % 65_536 + 1, "few released files are kept: {kept}");
 }
 
 /// [S-205]

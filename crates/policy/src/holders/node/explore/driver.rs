@@ -34,7 +34,13 @@ impl World {
                 self.disconnect(i);
                 Event::Unanswered
             }
-            Action::Ask { key, caller, request } => Event::Answered(*key, self.ask(scenario, *caller, request)),
+            Action::Ask { key, caller, request } => {
+                let answer = self.ask(scenario, *caller, request);
+                if let (Some(key), Answer::Granted { generation: 0, newest: true, .. }) = (key, &answer) {
+                    self.load_stub(i, *key as usize);
+                }
+                Event::Answered(*key, answer)
+            }
             Action::Connect => {
                 // The clock's first point stands for the present from now on.
                 self.send(scenario, i, Event::Tick);
@@ -72,9 +78,11 @@ impl World {
             _ => {}
         }
         let answer = self.table.serve(STORE, caller, request);
+        if let (Guilt::KeepsGeneration, Request::Finish { key, generation, .. }) = (scenario.guilt, request) {
+            self.table.set_newest(*key, *generation - 1);
+        }
         if !(scenario.creates(0) || scenario.creates(1)) {
-            // Only the creator of a file uses what these record.
-            self.table.forget_released();
+            // Only the creator of a file uses what this records.
             self.table.be_sure();
         }
         let removes = scenario.guilt == Guilt::RemovesAtOnce && matches!(request, Request::Remove { .. });

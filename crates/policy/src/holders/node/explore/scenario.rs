@@ -83,6 +83,8 @@ pub enum Guilt {
     KeepsCache,
     /// The table forgets at once that a file had a holder.
     ForgetsReleased,
+    /// A claim leaves the generation that the table takes for the newest.
+    KeepsGeneration,
     /// The table is sure of all holders although it has lost its data, in a volume that counts as checked.
     IsSure,
 }
