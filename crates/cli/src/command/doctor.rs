@@ -6,6 +6,7 @@
 mod around;
 mod directory;
 mod finding;
+mod gluster;
 mod looks;
 mod machine;
 mod volume;

@@ -1,7 +1,7 @@
 //! Names of directories that a node may keep for a while, if the volume says so.
 
 use crate::hosts::hosts;
-use crate::real::until_within;
+use crate::real::{out, until_within};
 use crate::volume::{Shared, State};
 use std::fs;
 
@@ -12,6 +12,8 @@ fn a_directory_replaced_elsewhere_is_seen_after_the_timeout_and_a_file_at_once()
     let shared = Shared::new(&hosts, "names", State::Redis, "[mount]\nnames = \"cached\"\n");
     let (writer, reader) = (shared.node(0), shared.node(1));
     [&writer, &reader].iter().for_each(|node| node.up());
+    let doctor = out(&writer.run(&["doctor"]));
+    assert!(doctor.contains("its client keeps nothing from other nodes"), "{doctor}");
     fs::create_dir(writer.path("of")).expect("a directory");
     fs::write(writer.path("of/file"), "first").expect("write");
     let read = |name: &str| fs::read_to_string(reader.path(name));

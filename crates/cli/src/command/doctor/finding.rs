@@ -1,6 +1,6 @@
 //! Subjects of `doctor`, and its findings.
 
-use super::{around, directory, machine, volume};
+use super::{around, directory, gluster, machine, volume};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -101,6 +101,10 @@ pub enum Subject {
         role: Role,
         path: PathBuf,
     },
+    /// Directories that several nodes share.
+    Shared {
+        directories: Vec<PathBuf>,
+    },
     /// A file that other users must not be able to read.
     Secret {
         key: String,
@@ -144,6 +148,7 @@ impl Subject {
             Subject::Volume { .. } | Subject::Refusals { .. } => "volume.toml".into(),
             Subject::Mounted { .. } | Subject::Daemon { .. } => "daemon".into(),
             Subject::Directory { name, .. } => name.clone(),
+            Subject::Shared { .. } => "shared file systems".into(),
             Subject::Secret { key, .. } => format!("`{key}`"),
             Subject::Server { .. } => "state".into(),
             Subject::Endpoint { .. } => "endpoint".into(),
@@ -158,6 +163,7 @@ impl Subject {
             Subject::Volume { file } => volume::look(file),
             Subject::Refusals { file } => volume::refusals(file).into(),
             Subject::Directory { name, role, path } => directory::look(name, *role, path),
+            Subject::Shared { directories } => gluster::look(directories).into(),
             Subject::Secret { key, path } => around::secret(key, path).into(),
             Subject::Server { file } => around::server(file).into(),
             Subject::Endpoint { listen, has_token, has_certificate, socket } => {

@@ -46,6 +46,9 @@ pub fn look(file: &Path) -> CheckResult {
     );
     if config.state_store != StateStore::Embedded {
         further.push(Subject::Server { file: file.into() });
+        let targets = config.targets.iter().filter_map(|target| target.directory());
+        let directories = std::iter::once(&*config.namespace).chain(targets).map(Path::to_path_buf).collect();
+        further.push(Subject::Shared { directories });
     }
     let secrets = [("token_file", &config.endpoint.token_file), ("certificate_key", &config.endpoint.certificate_key)];
     further.extend(
