@@ -2,9 +2,11 @@
 //! devices.
 
 use crate::device::Random;
+use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 pub const BLOCK: usize = 4096;
 const MAGIC: u64 = 0x656e_7472_6570_6f74;
@@ -85,13 +87,23 @@ impl Promise {
         })
     }
 
-    /// All promises that one writer noted.
-    pub fn all(notes: &Path) -> Vec<Promise> {
+    /// All promises that one writer noted, each with its time.
+    pub fn all(notes: &Path) -> Vec<(Duration, Promise)> {
         let text = std::fs::read_to_string(notes).expect("notes");
         // A writer that was killed has perhaps written half a line.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().map(|line| Promise::parse(line).unwrap_or_else(|| panic!("{line}"))).collect()
+        let noted = |line: &str| {
+            let (at, promise) = line.split_once(' ')?;
+            Some((Duration::from_nanos(at.parse().ok()?), Promise::parse(promise)?))
+        };
+        whole.lines().map(|line| noted(line).unwrap_or_else(|| panic!("{line}"))).collect()
     }
+}
+
+/// Time on a clock that all processes have.
+pub fn now() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// File where a writer notes the promises to it.
@@ -103,6 +115,7 @@ impl Notes {
     }
 
     pub fn note(&self, promise: &Promise) {
-        (&self.0).write_all(promise.line().as_bytes()).expect("notes");
+        let line = format!("{} {}", now().as_nanos(), promise.line());
+        (&self.0).write_all(line.as_bytes()).expect("notes");
     }
 }

@@ -6,6 +6,7 @@
 //!                                                    after the cut: each block from the image, or one of its versions
 //! ```
 
+use crate::blocks::now;
 use fuser::{
     Config, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,
     ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, WriteFlags,
@@ -16,7 +17,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 /// Unit that a device writes atomically.
@@ -124,6 +125,8 @@ pub struct Rack {
     devices: Vec<(String, Mutex<Device>)>,
     /// Whether there is power; accesses hold it for reading.
     on: RwLock<bool>,
+    /// Time of the cut.
+    cut: OnceLock<Duration>,
     /// The power goes at so many more writes and flushes; 0 is never.
     left: AtomicU64,
     random: Mutex<Random>,
@@ -139,7 +142,7 @@ impl Rack {
             (path.file_name().expect("a name").to_string_lossy().into_owned(), Mutex::new(device))
         };
         let devices = images.iter().map(device).collect();
-        Rack { devices, on: RwLock::new(true), left: AtomicU64::new(0), random: Mutex::new(Random(seed)) }
+        Rack { devices, on: RwLock::new(true), cut: OnceLock::new(), left: AtomicU64::new(0), random: Mutex::new(Random(seed)) }
     }
 
     /// Serves them as files in a directory, on threads that end with the process.
@@ -162,6 +165,11 @@ impl Rack {
         self.left.store(requests, Ordering::SeqCst);
     }
 
+    /// Time at which the power went.
+    pub fn cut_at(&self) -> Option<Duration> {
+        self.cut.get().copied()
+    }
+
     pub fn is_cut(&self) -> bool {
         !*self.on.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -170,7 +178,9 @@ impl Rack {
     fn count(&self) {
         let down = |left: u64| left.checked_sub(1);
         if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, down) == Ok(1) {
-            *self.on.write().unwrap_or_else(PoisonError::into_inner) = false;
+            let mut on = self.on.write().unwrap_or_else(PoisonError::into_inner);
+            *on = false;
+            let _ = self.cut.set(now());
         }
     }
 

@@ -241,9 +241,12 @@ pub fn play(plan: &Plan) -> Value {
     let checkpoints = machine.ask(&["checkpoint", "list", "wave"]);
     let mut ways = serde_json::Map::new();
     for way in WAYS {
-        let promises = Promise::all(&machine.at("notes").join(way));
+        let noted = Promise::all(&machine.at("notes").join(way));
+        let (before, after): (Vec<_>, Vec<_>) = noted.into_iter().partition(|(at, _)| Some(*at) < rack.cut_at());
+        let [promises, late] = [before, after].map(|noted| noted.into_iter().map(|(_, it)| it).collect::<Vec<_>>());
         let losses = judge::losses(&machine.at("mnt"), &promises, &checkpoints);
-        ways.insert(way.to_string(), json!({"promises": promises.len(), "losses": losses}));
+        let late_losses = judge::losses(&machine.at("mnt"), &late, &checkpoints);
+        ways.insert(way.to_string(), json!({"promises": promises.len(), "losses": losses, "late": late_losses}));
     }
     let wrong = machine.set_right();
     let log = fs::read_to_string(machine.at("state/volume/daemon.log")).unwrap_or_default();
