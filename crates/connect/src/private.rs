@@ -1,4 +1,4 @@
-//! Mounts in a private namespace: made by a thread in a mount namespace of its own, and reached through open
+//! Mounts in a private namespace: made by threads that enter a mount namespace of their own, and reached through open
 //! directories.
 //!
 //! ```text
@@ -17,15 +17,14 @@ use node::mount::mountpoint::of_kind;
 use object::workers::apart;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Time limit of a mount command.
@@ -38,13 +37,12 @@ const COMPLAINT_BYTES_MAX: u64 = 4096;
 /// Prefix of the types of our own file systems.
 const OURS: &str = "fuse.entrepot";
 
-type Order = Box<dyn FnOnce() + Send>;
-
 /// The private mount namespace.
 pub struct Private {
     recipe: Recipe,
     dir: PathBuf,
-    orders: Sender<Order>,
+    /// The namespace, which lives as long as this or a mount command.
+    namespace: Arc<OwnedFd>,
     /// Shell that cleans up when its standard input ends with this process.
     cleaner: Child,
     connections: u16,
@@ -54,21 +52,23 @@ impl Private {
     /// Makes the namespace, with a directory for each connection. Needs root.
     pub fn new(recipe: Recipe, connections: u16) -> io::Result<Private> {
         let dir = place()?;
-        let (orders, todo) = channel::<Order>();
-        let (started, began) = channel();
         let (at, servers) = (dir.clone(), recipe.servers.clone());
-        apart("mounts", move || serve(&at, connections, &servers, &started, &todo))?;
-        let began = began.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
-        let cleaner = began.inspect_err(|_| drop(fs::remove_dir(&dir)))?;
-        Ok(Private { recipe, dir, orders, cleaner, connections })
+        // SAFETY: only the namespace and, with it, root and working directory are unshared, which nothing here depends on.
+        let unshare = || unsafe { unshare_unsafe(UnshareFlags::NEWNS) };
+        let prepared = apart_in(unshare, move || prepare(&at, connections, &servers)).flatten();
+        let (namespace, cleaner) = prepared.inspect_err(|_| drop(fs::remove_dir(&dir)))?;
+        Ok(Private { recipe, dir, namespace: Arc::new(namespace), cleaner, connections })
     }
 
     /// Runs `act` on a thread in the namespace and waits.
     fn inside<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-        let (answer, answered) = channel();
-        let order = move || drop(answer.send(act()));
-        self.orders.send(Box::new(order)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        answered.recv().map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let namespace = self.namespace.clone();
+        let enter = move || {
+            // SAFETY: only root and working directory are unshared, which nothing here depends on.
+            unsafe { unshare_unsafe(UnshareFlags::FS)? };
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))
+        };
+        apart_in(enter, act)
     }
 
     fn at(&self, number: u16) -> PathBuf {
@@ -90,27 +90,18 @@ fn place() -> io::Result<PathBuf> {
     unreachable!("numbers do not end")
 }
 
-/// Main loop of the namespace's thread: prepares the namespace, then runs each order on a thread that inherits it.
-fn serve(
-    dir: &Path,
-    connections: u16,
-    servers: &[String],
-    started: &Sender<io::Result<Child>>,
-    todo: &Receiver<Order>,
-) {
-    let prepared = prepare(dir, connections, servers);
-    let ok = prepared.is_ok();
-    if started.send(prepared).is_err() || !ok {
-        return;
-    }
-    while let Ok(order) = todo.recv() {
-        drop(apart("mount", order));
-    }
+/// Runs `act` on a thread of its own that has entered a namespace, and waits.
+fn apart_in<T: Send + 'static>(
+    enter: impl FnOnce() -> rustix::io::Result<()> + Send + 'static,
+    act: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let acted = apart("mounts", move || enter().map(|()| act()))?;
+    Ok(acted.recv().map_err(|_| io::ErrorKind::BrokenPipe)??)
 }
 
-fn prepare(dir: &Path, connections: u16, servers: &[String]) -> io::Result<Child> {
-    // SAFETY: only the namespace and, with it, root and working directory are unshared, which nothing here depends on.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS)? };
+/// Prepares the namespace of this thread. Returns it with its cleaner.
+fn prepare(dir: &Path, connections: u16, servers: &[String]) -> io::Result<(OwnedFd, Child)> {
+    let namespace = open("/proc/thread-self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let_go(servers);
     mount("tmpfs", dir, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0700,size=1m"))?;
@@ -122,7 +113,7 @@ fn prepare(dir: &Path, connections: u16, servers: &[String]) -> io::Result<Child
     let mut cleaner = Command::new("sh");
     cleaner.args(["-c", script, "entrepot-connect"]).arg(dir).arg(connections.to_string());
     cleaner.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    cleaner.spawn()
+    Ok((namespace, cleaner.spawn()?))
 }
 
 impl Mounts for Private {
