@@ -125,7 +125,7 @@ impl Connections {
         let set = Arc::new_cyclic(|me: &Weak<Connections>| Connections {
             mounts,
             slots,
-            threads: Threads::new(me.clone(), count),
+            threads: Threads::new(me.clone()),
             ended: AtomicBool::new(false),
             chooser: Mutex::new(Chooser::new(options.policy, count, WidthConfig::default())),
             links: Mutex::new(links),

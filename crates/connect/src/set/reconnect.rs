@@ -1,8 +1,8 @@
-//! Threads that keep the connections: one per connection that mounts and unmounts, one per probe.
+//! Threads that keep the connections: one per connection that mounts and unmounts, and those that probe.
 
 use super::Connections;
 use crate::mounts::Root;
-use object::workers::{Periodic, Pool, apart};
+use object::workers::{Periodic, Pool};
 use policy::connections::{Action, ConnectionId, Event};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -11,17 +11,20 @@ use std::time::Duration;
 
 /// Maximum interval of ticks: an event without an action may set a deadline, too.
 const TICK_SPAN_MAX: Duration = Duration::from_millis(500);
+/// Limit of threads. A guess that is never reached: a probe that hangs keeps its thread until the connection is taken
+/// out.
+const THREADS_MAX: usize = 4096;
 
-/// A thread for each connection, and the ticks of the machines at their deadlines.
+/// A thread for each connection, those of the probes, and the ticks of the machines at their deadlines.
 pub struct Threads {
     pool: Pool,
     ticks: Periodic,
 }
 
 impl Threads {
-    /// Returns the threads of `count` connections.
-    pub fn new(set: Weak<Connections>, count: u16) -> Threads {
-        let pool = Pool::new("connections", count.into());
+    /// Returns the threads of a set.
+    pub fn new(set: Weak<Connections>) -> Threads {
+        let pool = Pool::new("connections", THREADS_MAX);
         let ticks = Periodic::new(&pool, move || {
             let set = set.upgrade().filter(|set| !set.ended.load(Ordering::Acquire))?;
             Some(set.tick().unwrap_or(TICK_SPAN_MAX).min(TICK_SPAN_MAX))
@@ -70,8 +73,8 @@ pub fn act(set: &Arc<Connections>, number: u16, action: Action) {
             tracing::info!(connection = number, source, "{to}, was {from}: {cause}");
         }
         Action::Probe => {
-            let (set, root) = (Arc::downgrade(set), set.root(ConnectionId(number)));
-            drop(apart("probe", move || probe(&set, root.as_deref())));
+            let (weak, root) = (Arc::downgrade(set), set.root(ConnectionId(number)));
+            drop(set.threads.pool.push(move || probe(&weak, root.as_deref())));
         }
         Action::TakeOut => drop(slot.jobs.send(Job::TakeOut)),
         Action::Mount => drop(slot.jobs.send(Job::Mount)),
