@@ -28,7 +28,7 @@ use served::Served;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Timeout: without a message for this span, the call counts as not served, or its answer as not awaited.
 pub const SILENT: Duration = Duration::from_secs(15);
@@ -102,6 +102,8 @@ pub struct Calls {
     made: Mutex<HashMap<u64, Made>>,
     /// Repeats them, while there are any.
     repeater: Periodic,
+    /// Threads that repeat calls, and those that serve them.
+    threads: Pool,
     served: Mutex<HashMap<CallId, Served>>,
     /// Number of served calls at which old ones are dropped.
     served_max: AtomicUsize,
@@ -117,18 +119,19 @@ impl Calls {
 
     /// Returns the same with another interval of retries.
     pub(crate) fn repeating(talk: Arc<dyn Talk>, again: Duration) -> Arc<Calls> {
-        // A restarted daemon must not repeat numbers of its earlier calls.
-        let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64);
+        let threads = Pool::new("calls", SERVED_MAX as usize);
         Arc::new_cyclic(|me: &Weak<Calls>| Calls {
             talk,
             again,
             servers: RwLock::default(),
-            next_number: AtomicU64::new(began << 20),
+            // A restarted daemon must not repeat numbers of its earlier calls.
+            next_number: AtomicU64::new(object::now_ms() << 20),
             made: Mutex::default(),
-            repeater: Periodic::new(&Pool::new("calls", 1), {
+            repeater: Periodic::new(&threads, {
                 let me = me.clone();
                 move || me.upgrade()?.repeat_all()
             }),
+            threads,
             served: Mutex::default(),
             served_max: AtomicUsize::new(0),
             room: Admission::new(SERVED_MAX, SERVED_RESERVED),

@@ -32,9 +32,9 @@ mod versions;
 pub use record::{Mark, Marked};
 pub use shared::Command;
 
+use super::Adapt;
 use super::driver::Driver;
 use super::jobs::Lane;
-use super::{Adapt, now_ms};
 use crate::{Error, Result};
 use engine::events::{Event as Happened, Kind};
 use engine::file::Resume;
@@ -83,7 +83,7 @@ pub struct Burst {
     replica_limiter: RateLimiter,
     limits: Limits,
     tended: Mutex<tend::Tended>,
-    counts: Arc<Counts>,
+    counts: Counts,
     /// State shared with the other nodes, on a shared volume.
     shared: OnceLock<Shared>,
 }
@@ -147,7 +147,7 @@ impl Burst {
             limiter: RateLimiter::default(),
             replica_limiter: RateLimiter::default(),
             tended: Mutex::default(),
-            counts: Arc::default(),
+            counts: Counts::default(),
             shared: OnceLock::new(),
         }))
     }

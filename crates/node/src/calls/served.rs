@@ -4,7 +4,6 @@ use super::{ANSWERED, Answer, CallId, Calls, PAGE_MAX, SILENT, Server};
 use crate::control::{Caller, Problem, Responder, exit};
 use meta::messages::Packet;
 use object::stop::Stop;
-use object::workers::apart;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::atomic::Ordering;
@@ -104,7 +103,7 @@ impl Calls {
                 serve();
                 let (calls, caller) = (self.me.clone(), *caller);
                 // Without a thread the reply is dropped, and the other node repeats its request.
-                drop(apart("call", move || {
+                drop(self.threads.push(move || {
                     let _room = room;
                     let answer = serve_with_progress(&calls, &key, stop, |out| service(&caller, args, out));
                     reply.send(&answer);

@@ -14,14 +14,14 @@ use engine::file::{File, InTheWay, Locked, Owner, Wanted};
 use meta::namespace::NodeId;
 use meta::stub::locks::{Bytes, Kind};
 use object::admission::{Admission, Held};
-use object::workers::Pool;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use object::workers::Periodic;
+use parking_lot::Mutex;
 use policy::Time;
 use policy::cluster::locks::{Action, Asking, Call, Config, Event};
 use policy::machine::Machine;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Limit of calls at the same time, of all users; one user alone has half of seven eighths. A guess: more than a node
@@ -57,9 +57,9 @@ pub type Done = Box<dyn FnOnce(Result<Option<InTheWay>, Errno>) + Send>;
 /// Lock calls of a mount.
 pub struct Locks {
     state: Mutex<State>,
-    changed: Condvar,
     slow: Arc<Slow>,
-    timer: Pool,
+    /// Reports deadlines of the state machine.
+    timer: Periodic,
     began: Instant,
     calls: Arc<Admission>,
     locked: Arc<Admission>,
@@ -88,11 +88,13 @@ impl Locks {
     pub fn new(slow: Arc<Slow>, descriptors: Arc<Admission>) -> Arc<Locks> {
         let (asking, pending) = (Asking::new(Config::default()), BTreeMap::new());
         let state = State { asking, pending, next: 1, ended: false };
-        Arc::new(Locks {
+        Arc::new_cyclic(|me: &Weak<Locks>| Locks {
             state: Mutex::new(state),
-            changed: Condvar::new(),
+            timer: slow.periodic({
+                let me = me.clone();
+                move || me.upgrade()?.keep_time()
+            }),
             slow,
-            timer: Pool::new("locks", 1),
             began: Instant::now(),
             calls: Admission::new(CALLS_MAX, CALLS_MAX / 8),
             locked: Admission::new(LOCKED_MAX, LOCKED_MAX / 8),
@@ -121,11 +123,6 @@ impl Locks {
         }
         let call = Call(state.next);
         state.next += 1;
-        let locks = self.clone();
-        if self.timer.wake(move || locks.keep_time()).is_err() {
-            drop(state);
-            return done(Err(Errno::NOLCK));
-        }
         state.pending.insert(call, Pending { id, file, caller, what, done, _held: held });
         drop(state);
         self.happened(Event::Came { call, file: id, user: caller.uid, waits });
@@ -138,10 +135,12 @@ impl Locks {
         let before = state.asking.next_deadline();
         state.asking.handle(now, event);
         let actions: Vec<Action> = state.asking.drain().collect();
-        if state.asking.next_deadline() < before || before.is_none() {
-            self.changed.notify_one();
-        }
+        let due = state.asking.next_deadline().filter(|due| before.is_none_or(|before| *due < before));
         drop(state);
+        if let Some(due) = due {
+            // A failure to start a thread has been logged; the next event starts it.
+            drop(self.timer.wake_in(Duration::from_nanos(due.since(now).0)));
+        }
         actions.into_iter().for_each(|action| self.carry(action));
     }
 
@@ -224,9 +223,6 @@ impl Locks {
     fn end(&self, call: Call, answer: Result<Option<InTheWay>, Errno>) -> bool {
         let mut state = self.state.lock();
         let Some(pending) = state.pending.remove(&call) else { return false };
-        if state.pending.is_empty() {
-            self.changed.notify_one();
-        }
         drop(state);
         if answer.is_err()
             && let What::Set(wanted) = &pending.what
@@ -237,16 +233,12 @@ impl Locks {
         true
     }
 
-    /// Reports deadlines that have passed, while there are calls.
-    fn keep_time(self: &Arc<Self>) {
-        let mut state = self.state.lock();
-        while !state.ended && !state.pending.is_empty() {
-            match state.asking.next_deadline() {
-                Some(due) if due <= self.now() => MutexGuard::unlocked(&mut state, || self.happened(Event::Tick)),
-                Some(due) => drop(self.changed.wait_until(&mut state, self.began + Duration::from_nanos(due.0))),
-                None => self.changed.wait(&mut state),
-            }
-        }
+    /// Reports deadlines that have passed. Returns the time until the next one, while there are calls.
+    fn keep_time(self: &Arc<Self>) -> Option<Duration> {
+        self.happened(Event::Tick);
+        let state = self.state.lock();
+        let due = state.asking.next_deadline().filter(|_| !state.pending.is_empty())?;
+        Some(Duration::from_nanos(due.since(self.now()).0))
     }
 
     /// Ends all calls.
@@ -254,7 +246,6 @@ impl Locks {
         let mut state = self.state.lock();
         state.ended = true;
         let pending = std::mem::take(&mut state.pending);
-        self.changed.notify_all();
         drop(state);
         pending.into_values().for_each(|pending| (pending.done)(Err(Errno::IO)));
     }

@@ -7,7 +7,7 @@
 //! Each user has a share of both ([`policy::shares`]). A request of a user with all threads of the share in use waits,
 //! while other users' requests pass it. A request of a user with a full share of the queue is refused.
 
-use object::workers;
+use object::workers::{self, Periodic};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::shares::{Refusal, Shares, Taker};
 use std::collections::VecDeque;
@@ -55,6 +55,11 @@ impl Slow {
             waiting_max: fuse_threads.saturating_sub(2),
             own: rustix::process::geteuid().as_raw(),
         })
+    }
+
+    /// Returns recurring work on these threads, which no other work delays.
+    pub fn periodic(&self, work: impl Fn() -> Option<Duration> + Send + Sync + 'static) -> Periodic {
+        Periodic::new(&self.threads, work)
     }
 
     fn taker(&self, uid: u32) -> Taker {

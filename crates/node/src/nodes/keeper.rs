@@ -1,7 +1,7 @@
 //! Keeps the lease: runs `policy::cluster::lease`. Each kind of call to the shared file system has a thread of its own,
 //! so that one that hangs delays no other.
 
-use super::leases::{Info, Leases};
+use super::leases::Info;
 use super::{Nodes, now};
 use policy::cluster::Node;
 use policy::cluster::lease::{Action, Event, Membership};
@@ -20,7 +20,7 @@ pub(super) struct Keeper {
     told: Receiver<(Node, Event)>,
     tell: Sender<(Node, Event)>,
     renew: Sender<(Node, u64)>,
-    look: Sender<KeeperTask>,
+    look: Sender<(Node, KeeperTask)>,
     leaving: bool,
     /// Last number that was given up while the daemon goes on.
     gave_up: Option<Node>,
@@ -28,6 +28,8 @@ pub(super) struct Keeper {
 
 enum KeeperTask {
     List,
+    /// Merge the names of nodes that are over, if this node leads.
+    Fold,
     Expel(Node, Option<u64>),
     Rejoin,
 }
@@ -35,37 +37,15 @@ enum KeeperTask {
 impl Keeper {
     pub fn start(nodes: &Arc<Nodes>) {
         let (tell, told) = channel();
-        let (renew, renewals) = channel::<(Node, u64)>();
-        let (look, looks) = channel::<KeeperTask>();
-        let (keeper, tells) = (nodes.clone(), tell.clone());
-        nodes.workers.start("lease-renew", move || {
-            for (node, beat) in renewals {
-                let asked = now();
-                let done = match keeper.leases.renew(node, beat) {
-                    Ok(true) => Event::Renewed { beat: beat + 1, asked },
-                    Ok(false) => Event::Gone,
-                    Err(_) => Event::RenewFailed,
-                };
-                if tells.send((node, done)).is_err() {
-                    return;
-                }
-            }
+        let renew = serve(nodes, "lease-renew", &tell, |nodes, node, beat| {
+            let asked = now();
+            Some(match nodes.leases.renew(node, beat) {
+                Ok(true) => Event::Renewed { beat: beat + 1, asked },
+                Ok(false) => Event::Gone,
+                Err(_) => Event::RenewFailed,
+            })
         });
-        let (keeper, tells) = (nodes.clone(), tell.clone());
-        nodes.workers.start("lease-look", move || {
-            for look in looks {
-                let node = keeper.me_now();
-                let done = look_at(&keeper, &keeper.leases, look);
-                if done.is_some_and(|done| tells.send((node, done)).is_err()) {
-                    return;
-                }
-                if keeper.leads.load(Ordering::Acquire)
-                    && let Err(error) = keeper.leases.fold()
-                {
-                    tracing::debug!("names of nodes that are over stay for now: {error}");
-                }
-            }
-        });
+        let look = serve(nodes, "lease-look", &tell, |nodes, _, task| look_at(nodes, task));
         let keeper = Keeper { nodes: nodes.clone(), told, tell, renew, look, leaving: false, gave_up: None };
         nodes.workers.start("lease", move || keeper.run());
     }
@@ -111,12 +91,16 @@ impl Keeper {
             let node = membership.node();
             match action {
                 Action::Renew { beat } => drop(self.renew.send((node, beat))),
-                Action::Look => drop(self.look.send(KeeperTask::List)),
+                Action::Look => {
+                    [KeeperTask::List, KeeperTask::Fold]
+                        .into_iter()
+                        .for_each(|task| drop(self.look.send((node, task))));
+                }
                 Action::Expel { node: other, beat, silent } => {
                     if other != node {
                         tracing::warn!("{other} has been silent for {} ms: it is over", silent.0 / 1_000_000);
                     }
-                    drop(self.look.send(KeeperTask::Expel(other, beat)));
+                    drop(self.look.send((node, KeeperTask::Expel(other, beat))));
                 }
                 Action::Lead => nodes.tell(format!("{node} leads the nodes of the volume")),
                 Action::Follow { leader } => {
@@ -135,7 +119,7 @@ impl Keeper {
                              again. Writes wait until then; no acknowledged write is lost"
                         );
                     }
-                    drop(self.look.send(KeeperTask::Rejoin));
+                    drop(self.look.send((node, KeeperTask::Rejoin)));
                 }
                 Action::Came { node } => nodes.tell(format!("{node} has joined")),
                 Action::Left { node } => {
@@ -163,6 +147,25 @@ impl Keeper {
     }
 }
 
+/// Starts a thread that does tasks in their order and sends their results, with the node number of the request.
+fn serve<T: Send + 'static>(
+    nodes: &Arc<Nodes>,
+    name: &str,
+    tell: &Sender<(Node, Event)>,
+    work: impl Fn(&Nodes, Node, T) -> Option<Event> + Send + 'static,
+) -> Sender<(Node, T)> {
+    let (todo, tasks) = channel();
+    let (keeper, tell) = (nodes.clone(), tell.clone());
+    nodes.workers.start(name, move || {
+        for (node, task) in tasks {
+            if work(&keeper, node, task).is_some_and(|done| tell.send((node, done)).is_err()) {
+                return;
+            }
+        }
+    });
+    todo
+}
+
 /// Publishes the state that data threads read.
 fn publish(nodes: &Nodes, membership: &Membership) {
     // A lease of the old number must not count for the new one.
@@ -176,12 +179,21 @@ fn publish(nodes: &Nodes, membership: &Membership) {
     nodes.changed.notify_all();
 }
 
-fn look_at(nodes: &Nodes, leases: &Leases, look: KeeperTask) -> Option<Event> {
-    match look {
+fn look_at(nodes: &Nodes, task: KeeperTask) -> Option<Event> {
+    let leases = &nodes.leases;
+    match task {
         KeeperTask::List => Some(match leases.list() {
             Ok(listing) => Event::Seen { leases: listing.leases, over: listing.over },
             Err(_) => Event::LookFailed,
         }),
+        KeeperTask::Fold => {
+            if nodes.leads.load(Ordering::Acquire)
+                && let Err(error) = leases.fold()
+            {
+                tracing::debug!("names of nodes that are over stay for now: {error}");
+            }
+            None
+        }
         KeeperTask::Expel(node, beat) => Some(match leases.expel(node, beat) {
             Ok(true) => Event::Expelled { node },
             Ok(false) => Event::Survived { node },

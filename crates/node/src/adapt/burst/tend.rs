@@ -2,9 +2,8 @@
 
 use super::Burst;
 use super::record::Period;
-use object::workers;
 use policy::burst::buffer;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -14,6 +13,8 @@ pub struct Tended {
     /// Expected bytes of a period, as last recorded.
     expected: Option<f64>,
     trimmed: Option<Instant>,
+    /// Running processes that trim a device.
+    trimming: Vec<Child>,
 }
 
 impl Burst {
@@ -26,6 +27,7 @@ impl Burst {
         let expected = self.admission(|admission| admission.buffer().period().1);
         let (began, trims) = {
             let mut tended = self.tended.lock();
+            tended.trimming.retain_mut(|child| self.still_trims(child));
             let trimmed = *tended.trimmed.get_or_insert_with(Instant::now);
             let trims = !self.settings.trim.is_zero() && trimmed.elapsed() >= self.settings.trim;
             if trims {
@@ -76,13 +78,21 @@ impl Burst {
         for path in of_tier.filter_map(|target| target.directory()) {
             let mut command = Command::new("fstrim");
             command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            let counts = self.counts.clone();
-            let trim = move || match command.status() {
-                Ok(status) if status.success() => drop(counts.trims.fetch_add(1, Ordering::Relaxed)),
-                Ok(status) => tracing::debug!("fstrim: {status}: the file system or its device cannot"),
+            match command.spawn() {
+                Ok(child) => self.tended.lock().trimming.push(child),
                 Err(error) => tracing::warn!("fstrim cannot be run: {error}; nothing is trimmed"),
-            };
-            drop(workers::apart("burst-trim", trim));
+            }
         }
+    }
+
+    /// Whether `fstrim` still runs; counts it once it has succeeded.
+    fn still_trims(&self, child: &mut Child) -> bool {
+        match child.try_wait() {
+            Ok(None) => return true,
+            Ok(Some(status)) if status.success() => drop(self.counts.trims.fetch_add(1, Ordering::Relaxed)),
+            Ok(Some(status)) => tracing::debug!("fstrim: {status}: the file system or its device cannot"),
+            Err(error) => tracing::warn!("the end of fstrim is unknown: {error}"),
+        }
+        false
     }
 }
