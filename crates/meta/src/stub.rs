@@ -53,7 +53,7 @@ impl InUse {
             Some((file, node)) => (file, Some(Node(node.parse().ok()?))),
             None => (name, None),
         };
-        Some(InUse { file: FileId(u64::from_str_radix(file, 16).ok()?), node })
+        Some(InUse { file: file.parse().ok()?, node })
     }
 }
 

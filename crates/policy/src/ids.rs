@@ -1,6 +1,8 @@
 //! Numbers of targets, objects and files. All are opaque to the policies.
 
 use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
 
 /// Number of a target: one directory on one device or file system. It is part of the on-disk format and is never given
 /// to another target of the same volume.
@@ -30,14 +32,21 @@ impl fmt::Display for TargetId {
     }
 }
 
-impl fmt::Display for ObjectId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
+/// Text form of these numbers: 16 hexadecimal digits.
+macro_rules! hexadecimal {
+    ($($id:ident)+) => {
+        $(impl fmt::Display for $id {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:016x}", self.0)
+            }
+        }
 
-impl fmt::Display for FileId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
+        impl FromStr for $id {
+            type Err = ParseIntError;
+            fn from_str(digits: &str) -> Result<$id, ParseIntError> {
+                u64::from_str_radix(digits, 16).map($id)
+            }
+        })+
+    };
 }
+hexadecimal! { ObjectId FileId }

@@ -88,8 +88,7 @@ impl Registry {
     /// Removes the records of all other files.
     pub fn keep(&self, files: &BTreeSet<FileId>) -> Result<()> {
         for (name, _) in self.state.records(RECORDS)? {
-            let known = u64::from_str_radix(&name, 16).is_ok_and(|id| files.contains(&FileId(id)));
-            if !known {
+            if !name.parse().is_ok_and(|file| files.contains(&file)) {
                 self.state.record_remove(RECORDS, &name)?;
             }
         }

@@ -75,10 +75,7 @@ pub(super) fn number_in(record: &[u8]) -> rustix::io::Result<Option<FileId>> {
         return Ok(None);
     }
     let file = match record.strip_prefix(BESIDE) {
-        Some(name) => {
-            let name = String::from_utf8_lossy(name);
-            name.split('.').next().and_then(|file| u64::from_str_radix(file, 16).ok()).map(FileId)
-        }
+        Some(name) => String::from_utf8_lossy(name).split('.').next().and_then(|file| file.parse().ok()),
         None => Layout::decode(record).ok().map(|layout| layout.file),
     };
     file.map(Some).ok_or(Errno::BADMSG)

@@ -51,8 +51,8 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
     pub fn open(state: Arc<dyn State>, name: &'static str) -> Result<Records<T>> {
         let mut held = BTreeMap::new();
         for (key, record) in records::all(&*state, name)? {
-            if let Ok(file) = u64::from_str_radix(&key, 16) {
-                held.insert(FileId(file), record);
+            if let Ok(file) = key.parse() {
+                held.insert(file, record);
             }
         }
         Ok(Records { state, name, held: Mutex::new(held) })
@@ -64,7 +64,7 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
     }
 
     pub fn put(&self, file: FileId, record: T) -> Result<()> {
-        records::put(&*self.state, self.name, &key(file), &record)?;
+        records::put(&*self.state, self.name, &file.to_string(), &record)?;
         self.held().insert(file, record);
         Ok(())
     }
@@ -72,13 +72,9 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
     /// Removes the record of a file, if there is one.
     pub fn forget(&self, file: FileId) -> Result<()> {
         if self.held().contains_key(&file) {
-            self.state.record_remove(self.name, &key(file))?;
+            self.state.record_remove(self.name, &file.to_string())?;
             self.held().remove(&file);
         }
         Ok(())
     }
-}
-
-fn key(file: FileId) -> String {
-    format!("{:016x}", file.0)
 }

@@ -104,10 +104,7 @@ impl Core {
             let left = total_bytes.saturating_sub(done_bytes);
             let left_s =
                 (done_bytes > 0).then(|| (entry.lasted.as_secs_f64() * left as f64 / done_bytes as f64) as u64);
-            let path = || {
-                let id = u64::from_str_radix(&entry.file, 16).map(policy::FileId);
-                id.map_or_else(|_| entry.file.clone(), |id| self.pool.name_of(id))
-            };
+            let path = || entry.file.parse().map_or_else(|_| entry.file.clone(), |id| self.pool.name_of(id));
             let (path, why) = (with_names.then(path), with_names.then(|| entry.why.clone()));
             Move { number: entry.id, what: entry.verb, by: entry.by, done_bytes, total_bytes, left_s, path, why }
         };

@@ -6,8 +6,8 @@ use meta::stub::Stub;
 use meta::stub::real::FdStub;
 use object::workers::side_by_side;
 use parking_lot::Mutex;
-use policy::TargetId;
 use policy::layout::{Layout, Mirror, MirrorState};
+use policy::{ObjectId, TargetId};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -147,8 +147,8 @@ impl Names {
         };
         for entry in Dir::read_from(&side)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            let file = name.get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            self.epoch = self.epoch.max(file.map_or(0, |file| (file >> 32) as u32));
+            let file = name.get(..16).and_then(|digits| digits.parse::<ObjectId>().ok());
+            self.epoch = self.epoch.max(file.map_or(0, ObjectId::epoch));
         }
         Ok(())
     }

@@ -315,8 +315,8 @@ impl Medium for DirectoryMedium {
             let fd = rustix::fs::openat(&place.objects, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
             for entry in Dir::new(fd)? {
                 let name = entry?.file_name().to_str().ok().map(str::to_owned);
-                let id = name.filter(|n| n.len() == 16).and_then(|n| u64::from_str_radix(&n, 16).ok());
-                ids.extend(id.map(ObjectId).filter(|id| bucket(*id) == byte));
+                let id = name.filter(|n| n.len() == 16).and_then(|n| n.parse().ok());
+                ids.extend(id.filter(|id| bucket(*id) == byte));
             }
         }
         Ok(ids)

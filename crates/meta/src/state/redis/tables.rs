@@ -264,12 +264,12 @@ impl State for RedisState {
 
     fn journal_put(&self, entry: &JournalEntry) -> Result<()> {
         let value = journalled(entry)?;
-        self.put("journal", &format!("{:016x}", entry.file.0), &value)
+        self.put("journal", &entry.file.to_string(), &value)
     }
 
     fn journal_finish(&self, file: FileId, garbage: &[(TargetId, ObjectId)]) -> Result<()> {
         let mut all = pipe();
-        all.atomic().cmd("HDEL").arg(self.key("journal")).arg(format!("{:016x}", file.0));
+        all.atomic().cmd("HDEL").arg(self.key("journal")).arg(file.to_string());
         self.add_garbage(&mut all, garbage);
         self.all(all.ignore())
     }

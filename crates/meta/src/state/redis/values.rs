@@ -3,7 +3,7 @@
 use crate::state::{JournalEntry, TargetRecord, state_of as named_state};
 use crate::{Error, Result};
 use object::target::State as TargetState;
-use policy::{FileId, ObjectId, TargetId};
+use policy::{ObjectId, TargetId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -32,7 +32,7 @@ pub(super) fn state_text(state: &str, by_operator: bool) -> String {
 
 /// Text that is ordered as the pair of numbers.
 pub(super) fn member((target, object): &(TargetId, ObjectId)) -> String {
-    format!("{:04x}:{:016x}", target.0, object.0)
+    format!("{:04x}:{object}", target.0)
 }
 
 /// First and last possible member of a target.
@@ -54,7 +54,7 @@ pub(super) fn entry_of(file: &str, value: &[u8]) -> Result<JournalEntry> {
     let journalled: Journalled = serde_json::from_slice(value).map_err(|_| unknown())?;
     let objects = journalled.objects.into_iter().map(|(target, object)| (TargetId(target), ObjectId(object)));
     Ok(JournalEntry {
-        file: FileId(u64::from_str_radix(file, 16).map_err(|_| unknown())?),
+        file: file.parse().map_err(|_| unknown())?,
         path: PathBuf::from(std::ffi::OsString::from_vec(journalled.path)),
         inode: journalled.inode,
         objects: objects.collect(),
@@ -63,11 +63,9 @@ pub(super) fn entry_of(file: &str, value: &[u8]) -> Result<JournalEntry> {
 
 pub(super) fn object_of(member: &str) -> Result<(TargetId, ObjectId)> {
     let parts = member.split_once(':');
-    let numbers = parts.and_then(|(target, object)| {
-        Some((u16::from_str_radix(target, 16).ok()?, u64::from_str_radix(object, 16).ok()?))
-    });
-    let (target, object) = numbers.ok_or_else(|| not_understood("garbage"))?;
-    Ok((TargetId(target), ObjectId(object)))
+    let ids = parts
+        .and_then(|(target, object)| Some((TargetId(u16::from_str_radix(target, 16).ok()?), object.parse().ok()?)));
+    ids.ok_or_else(|| not_understood("garbage"))
 }
 
 pub(super) fn not_understood(what: &str) -> Error {

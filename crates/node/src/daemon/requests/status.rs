@@ -7,7 +7,6 @@ use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use engine::mover::{Phase, ProgressEntry};
 use engine::stats::Metric;
-use policy::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -91,7 +90,7 @@ fn keep_paths_back(core: &Arc<Core>, caller: &Caller, answer: &mut Status) {
 fn names<'a>(core: &Core, files: impl Iterator<Item = &'a String>) -> BTreeMap<String, String> {
     let (pool, files) = (core.pool.clone(), files.cloned().collect::<BTreeSet<_>>());
     let path = move |file: String| {
-        let path = pool.path_of(FileId(u64::from_str_radix(&file, 16).ok()?))?;
+        let path = pool.path_of(file.parse().ok()?)?;
         Some((file, path.display().to_string()))
     };
     if files.is_empty() {
