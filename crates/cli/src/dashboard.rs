@@ -11,7 +11,7 @@ use node::daemon::{Core, Health, Users};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Time for which failed jobs are shown after their end.
 const FAILED_SHOWN: Duration = Duration::from_secs(86_400);
@@ -40,8 +40,7 @@ impl Watched for Dashboard {
     }
 
     fn jobs(&self) -> Result<Vec<Job>> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let oldest_ms = now.saturating_sub(FAILED_SHOWN).as_millis() as u64;
+        let oldest_ms = object::since_1970().saturating_sub(FAILED_SHOWN).as_millis() as u64;
         let own = rows::<JobSummary>(&*self.runner, "job.list")?.into_iter();
         let own = own.filter(|job| is_shown(job.state, job.ended_ms.unwrap_or(job.submitted_ms), oldest_ms));
         let slurm = rows::<Summary>(&*self.slurm, "slurm.list")?.into_iter();

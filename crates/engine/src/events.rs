@@ -15,7 +15,7 @@ pub use cause::{because, cause};
 pub use event::{Event, Kind};
 
 use object::admission::{Admission, Held};
-use object::since_1970;
+use object::now_ms;
 use parking_lot::{Condvar, Mutex};
 use ring::Ring;
 use rustix::fd::OwnedFd;
@@ -69,7 +69,7 @@ impl Default for Events {
             came: Condvar::new(),
             tree: OnceLock::new(),
             followers: Admission::new(FOLLOWERS_MAX, FOLLOWERS_RESERVED),
-            run: since_1970().as_millis() as u64,
+            run: now_ms(),
         }
     }
 }
@@ -83,7 +83,7 @@ impl Events {
     /// Records an event. It may read the namespace, so the caller must hold no lock that reads or writes need.
     pub fn record(&self, mut event: Event) {
         event.owner = event.owner.or_else(|| self.owner_of(event.path.as_deref()?));
-        event.at_ms = since_1970().as_millis() as u64;
+        event.at_ms = now_ms();
         event.cut();
         let mut rings = self.rings.lock();
         rings.last += 1;

@@ -249,7 +249,7 @@ impl Drop for Arrivals {
 }
 
 fn now() -> Time {
-    Time::from_millis(crate::exec::now_ms())
+    Time::from_millis(object::now_ms())
 }
 
 impl Shared {

@@ -9,8 +9,8 @@
 //! as many as the machine allows. A queue that does not answer keeps its last snapshot. Repairs
 //! interrupted by the daemon's end are found again at the next start.
 
-use crate::exec::now_ms;
 use crate::queue::{Queue, State, WaitsFor};
+use object::now_ms;
 use object::workers::{END_SPAN, Periodic, Pool};
 use parking_lot::Mutex;
 use policy::machine::Machine;

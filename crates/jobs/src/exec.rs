@@ -141,9 +141,3 @@ pub(crate) fn private() -> std::fs::OpenOptions {
     options.write(true).create(true).mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
     options
 }
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |span| span.as_millis() as u64)
-}

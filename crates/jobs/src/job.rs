@@ -1,8 +1,8 @@
 //! Record of a job, the same for all backends, in memory and in the state store.
 
-use crate::exec::now_ms;
 use crate::plan::paths;
 use crate::request::{Arrival, Caller, CheckReport, Early, JobId, JobState, JobSummary, Moment, PartKind, Plan};
+use object::now_ms;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

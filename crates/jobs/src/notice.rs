@@ -9,10 +9,11 @@
 //! remains. A notice that fails is an event of the volume, and changes nothing for the job. It is sent at most once;
 //! lost if the daemon stops first.
 
-use crate::exec::{Spec, User, now_ms, outside};
+use crate::exec::{Spec, User, outside};
 use crate::job::Job;
 use crate::request::{Caller, JobId, JobState, Mail, PartKind};
 use crate::volume::Volume;
+use object::now_ms;
 use object::workers::Pool;
 use parking_lot::Mutex;
 use policy::schedule::notices::{self, NoticeId};

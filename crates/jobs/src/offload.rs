@@ -8,9 +8,10 @@
 
 use crate::backend::{Backend, Core};
 use crate::config::Config;
-use crate::exec::{Spec, now_ms, outside};
+use crate::exec::{Spec, outside};
 use crate::plan::run_words;
 use crate::request::{Early, JobId, PartKind};
+use object::now_ms;
 use object::workers::Periodic;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -64,7 +64,6 @@ use policy::stripe::striper::Striper;
 use policy::volume::{self as machine, Event, ReplicasConfig, StripesConfig, Volume};
 use reports::Reports;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tiers::Tiers;
 
 /// Configuration of the mechanisms from `volume.toml`.
@@ -215,9 +214,4 @@ impl Adapt {
         }
         self.stats.add(Metric::TieringLost, self.recorder.log.take_lost());
     }
-}
-
-/// Milliseconds since 1970.
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64)
 }

@@ -65,7 +65,7 @@ use policy::maintenance::Task;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// The parts of a running volume, shared by all request handlers.
 pub struct Core {
@@ -277,5 +277,5 @@ fn bind(core: &Arc<Core>, ending: &Arc<Ending>) -> std::io::Result<Binding> {
 
 /// Nanoseconds since 1970.
 fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+    object::since_1970().as_nanos() as u64
 }

@@ -23,3 +23,8 @@ pub use error::{Error, Result};
 pub fn since_1970() -> std::time::Duration {
     std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
+
+/// Milliseconds since 1970, by the system's clock.
+pub fn now_ms() -> u64 {
+    since_1970().as_millis() as u64
+}

@@ -131,8 +131,7 @@ impl Sources {
             return Err(SourceError::Permanent("the destination ends in /: name a file".into()));
         };
         let turn = self.temporaries.fetch_add(1, Ordering::Relaxed);
-        let nanos =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+        let nanos = object::since_1970().as_nanos();
         let short: String = name.chars().take(40).collect();
         Ok(format!("{}/.{short}.entrepot-{nanos:x}-{turn}", parent.trim_end_matches('/')))
     }

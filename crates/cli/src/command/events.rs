@@ -9,7 +9,7 @@ use engine::events::{Event, Kind};
 use node::control::answers::{EventLine, read};
 use node::control::{Client, Events as Asked, Request, exit};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Interval of attempts to reach a daemon that ended.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub struct Events {
 impl Events {
     pub fn run(self, context: &Context) -> Result<u8> {
         let socket = context.find()?.socket();
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let now_ms = object::now_ms();
         let mut asked = Asked {
             follow: self.follow,
             from_ms: self.since.map(|span| now_ms.saturating_sub(span)),

@@ -19,8 +19,7 @@ pub struct World {
 }
 
 fn now() -> Time {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Time(since.expect("after 1970").as_nanos() as u64)
+    Time(object::since_1970().as_nanos() as u64)
 }
 
 /// A callback that ignores reports.

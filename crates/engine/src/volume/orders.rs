@@ -105,7 +105,7 @@ impl Orders {
 
     /// Time for an order that is given now.
     pub fn time(&self, target: TargetId) -> u64 {
-        let now = object::since_1970().as_millis() as u64;
+        let now = object::now_ms();
         let known = self.known.lock();
         let last = known.last_ms.get(&target).copied().max(known.kept.get(&target).map(|kept| kept.given_ms));
         last.map_or(now, |last| now.max(last + 1))

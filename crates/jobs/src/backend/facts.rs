@@ -1,9 +1,9 @@
 //! Description of a job for the volume's accounting.
 
-use crate::exec::now_ms;
 use crate::job::Job;
 use crate::request::JobState;
 use node::daemon::JobFacts;
+use object::now_ms;
 
 pub(super) fn facts<X>(job: &Job<X>) -> JobFacts {
     let runs = || job.timeline.iter().filter(|moment| moment.state == JobState::Running);

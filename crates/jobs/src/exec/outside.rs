@@ -1,8 +1,9 @@
 //! A supervisor as seen by the daemon: starting it, finding it after a restart, ending it, and reading its status.
 
 use super::process::{self, Identity};
-use super::{Processes, Spec, file, now_ms, private, write_whole};
+use super::{Processes, Spec, file, private, write_whole};
 use crate::request::{Ending, PartKind, PartReport};
+use object::now_ms;
 use object::workers::Pool;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

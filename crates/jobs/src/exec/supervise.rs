@@ -1,8 +1,9 @@
 //! The supervisor: one part from its first command to its status file.
 
 use super::attempt::{self, Signals};
-use super::{Processes, Spec, file, now_ms, process, write_whole};
+use super::{Processes, Spec, file, process, write_whole};
 use crate::request::{Ending, PartKind, PartReport, StepReport};
+use object::now_ms;
 use policy::Time;
 use policy::schedule::staging::{Attempt, Attempts, Verdict};
 use rustix::fs::FlockOperation;

@@ -1,7 +1,7 @@
 //! The queue of PBS: parses the output of `qstat -f -F json`.
 
 use super::{Error, Queue, QueuedJob, Snapshot, State, WaitsFor, ask, clock};
-use crate::exec::now_ms;
+use object::now_ms;
 use serde_json::{Map, Value};
 use std::time::UNIX_EPOCH;
 

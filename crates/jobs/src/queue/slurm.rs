@@ -4,7 +4,7 @@
 //! since 1970, so that no time zone plays a part.
 
 use super::{Error, Queue, QueuedJob, Snapshot, State, WaitsFor, ask, clock};
-use crate::exec::now_ms;
+use object::now_ms;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 

@@ -2,10 +2,10 @@
 
 use super::Runner;
 use super::local::{Core, Record};
-use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::queue::{self, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, forecast};
 use crate::request::{Kind, PartKind};
+use object::now_ms;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 

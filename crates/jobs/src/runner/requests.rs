@@ -6,11 +6,11 @@ use super::{Runner, gate, spool};
 use crate::account::{self, Surroundings};
 use crate::directory::{self, Nodes};
 use crate::error::{Error, Result};
-use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::logs;
 use crate::plan::{self, Limits};
 use crate::request::*;
+use object::now_ms;
 use policy::machine::Machine;
 use policy::schedule::easy::Event;
 

@@ -4,10 +4,10 @@ use super::Runner;
 use super::local::{Core, Record};
 use super::queued::picture;
 use crate::error::Result;
-use crate::exec::now_ms;
 use crate::job::Progress;
 use crate::queue::State;
 use crate::request::{Caller, JobId, JobState, PartKind, Watched};
+use object::now_ms;
 
 /// An estimate this close counts as now.
 const SOON_MS: u64 = 2000;

@@ -1,9 +1,9 @@
 //! PBS: three calls of `qsub`. PBS itself deletes the dependents of a failed part.
 
 use super::{PartStatus, Scheduler, ScriptToEstimate, Submission, status};
-use crate::exec::now_ms;
 use crate::queue::{Error, ask, pbs};
 use crate::request::{Ending, PartKind};
+use object::now_ms;
 use serde_json::Value;
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! Recent decisions and actions in words: for `entrepot status` and `entrepot explain`.
 
-use super::now_ms;
 use super::stripes::shown;
 use engine::file::Pool;
+use object::now_ms;
 use parking_lot::Mutex;
 use policy::FileId;
 use policy::stripe::forks::Shape;

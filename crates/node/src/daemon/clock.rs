@@ -2,7 +2,7 @@
 
 use policy::Time;
 use rustix::time::{ClockId, clock_gettime};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Tolerated jump of the clock. A guess: more than any correction, less than any age in rules.
 const AHEAD_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -30,7 +30,7 @@ impl Clock {
 fn read() -> (Duration, Duration) {
     let since_boot = clock_gettime(ClockId::Boottime);
     let since_boot = Duration::new(since_boot.tv_sec.unsigned_abs(), u32::try_from(since_boot.tv_nsec).unwrap_or(0));
-    (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), since_boot)
+    (object::since_1970(), since_boot)
 }
 
 fn believed(started: (Duration, Duration), now: (Duration, Duration)) -> Result<Duration, String> {

@@ -59,13 +59,12 @@ pub struct Info {
 impl Info {
     /// Describes this process.
     pub fn of_this(mount_point: &Path, own: String, epoch: u32) -> Info {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Info {
             format: NODE_FORMAT,
             host: object::host::name(),
             pid: std::process::id(),
             mount_point: mount_point.display().to_string(),
-            since_ms: since.as_millis() as u64,
+            since_ms: object::now_ms(),
             epoch,
             lease_ms: Config::default().lease.0 / 1_000_000,
             drains: false,

@@ -10,7 +10,7 @@ use super::pending::{Pending, Task};
 use super::pool::Pool;
 use super::watch::Bell;
 use super::{Counters, Execution, Limits, MISSED_DEADLINE, State, TargetError, TargetSpec};
-use crate::since_1970;
+use crate::now_ms;
 use parking_lot::Mutex;
 use policy::machine::Machine;
 use policy::precedence::Class;
@@ -174,7 +174,7 @@ impl Core {
                         changed = true;
                         if to == State::Failed {
                             failed = true;
-                            let at = if reason == Reason::Operator { 0 } else { since_1970().as_millis() as u64 };
+                            let at = if reason == Reason::Operator { 0 } else { now_ms() };
                             self.failed_ms.store(at, Ordering::Relaxed);
                         }
                         self.shared.changes.push(Change {

@@ -3,9 +3,10 @@
 use super::app_names;
 use super::open::OpenCheckpoint;
 use super::table::{CheckpointTable, Current};
-use super::{Adapt, Burst, Lane, now_ms, queue, record};
+use super::{Adapt, Burst, Lane, queue, record};
 use crate::{Error, Result};
 use engine::file::{Access, Adviser, File, Happened, Resume};
+use object::now_ms;
 use policy::burst::admission::Event as AdmissionEvent;
 use policy::burst::buffer;
 use policy::burst::tables::Version;

@@ -34,7 +34,7 @@ impl Burst {
                 .try_this("end it with `entrepot checkpoint commit`, or give it up with `commit --abandon`"));
         }
         self.app_in(&mut table, &full)?;
-        let label = if what.label.is_empty() { format!("{}", super::now_ms()) } else { what.label.clone() };
+        let label = if what.label.is_empty() { format!("{}", object::now_ms()) } else { what.label.clone() };
         let session = Session {
             app: full.clone(),
             label: label.clone(),

@@ -3,11 +3,12 @@
 use super::open::OpenCheckpoint;
 use super::record::{self, Part};
 use super::table::Current;
-use super::{Adapt, Burst, Lane, now_ms, queue};
+use super::{Adapt, Burst, Lane, queue};
 use crate::{Error, Result};
 use engine::events::Kind;
 use engine::file::File;
 use object::host;
+use object::now_ms;
 use policy::Time;
 use policy::burst::admission::Event as AdmissionEvent;
 use policy::burst::buffer;

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A file of a checkpoint, with the open handles that the buffer counts.
 pub struct OpenCheckpoint {
@@ -79,7 +78,7 @@ impl OpenCheckpoint {
             credit: Mutex::default(),
             asks: AtomicU64::new(0),
             direct: AtomicBool::new(false),
-            since_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
+            since_ns: object::since_1970().as_nanos() as u64,
             is_of_here: AtomicBool::new(false),
             stands: AtomicU64::new(0),
             heard: AtomicU64::new(0),

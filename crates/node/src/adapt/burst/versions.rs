@@ -1,9 +1,10 @@
 //! Complete versions: loaded at the start, read at a restart of an application, and removed.
 
 use super::record::{self, MtbfFrom, Part};
-use super::{Adapt, Burst, now_ms};
+use super::{Adapt, Burst};
 use crate::{Error, Result};
 use engine::file::File;
+use object::now_ms;
 use policy::FileId;
 use policy::burst::buffer;
 use policy::burst::tables::Version;

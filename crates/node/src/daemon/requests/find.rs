@@ -13,7 +13,6 @@ use policy::layout::{Layout, MirrorState, ObjectState};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
 use rustix::io::Errno;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 pub fn run(core: &Core, caller: &Caller, what: &Find, out: &mut Responder<'_>) -> Result<Search> {
     let stop = out.stop().clone();
@@ -64,7 +63,7 @@ impl<'a> Scan<'a> {
         if !caller.is_operator() && what.uid.is_some_and(|uid| uid != caller.uid) {
             return Err(Problem::denied("you may look for your own files only").try_this("leave `--user` out"));
         }
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now_s = object::since_1970().as_secs();
         let (target, on_tier) = (target.transpose()?, on_tier.transpose()?);
         Ok(Scan { core, caller, what, target, on_tier, uid, with_mirrors: false, now_s })
     }
