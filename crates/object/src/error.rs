@@ -1,7 +1,7 @@
 //! Errors of the outside world, and the one place that maps them to an application's errno.
 
 use crate::target::TargetError;
-use crate::users::name_of;
+use crate::users::user;
 use policy::TargetId;
 use policy::layout::LayoutError;
 use policy::quota::{Resource, Subject};
@@ -77,7 +77,7 @@ pub struct Refused {
 
 fn name(subject: &Subject) -> String {
     match subject {
-        Subject::User(uid) => name_of(*uid).map_or_else(|| format!("user {uid}"), |name| format!("user {name}")),
+        Subject::User(uid) => user(*uid).map_or_else(|| format!("user {uid}"), |user| format!("user {}", user.name)),
         Subject::Group(gid) => format!("group {gid}"),
         Subject::Directory(_) => "the directory".into(),
     }

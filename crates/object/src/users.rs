@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 /// Returns the groups of a user, first the user's own.
 pub fn groups_of(uid: u32, gid: u32) -> Vec<u32> {
-    let name = passwd(uid).map(|(name, _)| name);
+    let user = user(uid);
     let text = std::fs::read_to_string("/etc/group").unwrap_or_default();
     let mut groups = vec![gid];
-    groups.extend(name.iter().flat_map(|name| groups_in(&text, name)));
+    groups.extend(user.iter().flat_map(|user| groups_in(&text, &user.name)));
     groups
 }
 
@@ -21,22 +21,24 @@ fn groups_in(text: &str, name: &str) -> Vec<u32> {
     text.lines().filter_map(of_line).collect()
 }
 
-/// Returns a user's home from the password file.
-pub fn home_of(uid: u32) -> Option<PathBuf> {
-    passwd(uid).map(|(_, home)| home)
+/// A user's line of the password file.
+pub struct User {
+    /// Name by which the user logs in.
+    pub name: String,
+    /// Number of the user's own group.
+    pub gid: u32,
+    /// Directory in which the user's shell starts.
+    pub home: PathBuf,
 }
 
-/// Returns a user's name from the password file.
-pub fn name_of(uid: u32) -> Option<String> {
-    passwd(uid).map(|(name, _)| name)
-}
-
-fn passwd(uid: u32) -> Option<(String, PathBuf)> {
+/// Returns a user from the password file.
+pub fn user(uid: u32) -> Option<User> {
     let text = std::fs::read_to_string("/etc/passwd").ok()?;
     text.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
-        let [name, _, id, _, _, home, ..] = fields.as_slice() else { return None };
-        (id.parse() == Ok(uid)).then(|| (name.to_string(), PathBuf::from(home)))
+        let [name, _, id, gid, _, home, ..] = fields.as_slice() else { return None };
+        let user = || Some(User { name: name.to_string(), gid: gid.parse().ok()?, home: PathBuf::from(home) });
+        (id.parse() == Ok(uid)).then(user)?
     })
 }
 

@@ -15,7 +15,7 @@
 use crate::address::{Address, Scheme};
 use engine::rights;
 use engine::source::{Identity, Result, SourceError};
-use object::users::home_of;
+use object::users::user;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,7 +142,7 @@ fn overlay(found: &mut Credentials, scheme: Scheme, environment: &BTreeMap<Strin
 
 fn from_file(address: &Address, who: &Identity) -> Result<Credentials> {
     let named = who.credentials_file.clone();
-    let Some(path) = named.clone().or_else(|| home_of(who.uid).map(|home| home.join(DEFAULT_FILE))) else {
+    let Some(path) = named.clone().or_else(|| user(who.uid).map(|user| user.home.join(DEFAULT_FILE))) else {
         return Ok(Credentials::default());
     };
     let text = match rights::with_rights_of(who, {

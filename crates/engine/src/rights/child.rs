@@ -3,7 +3,7 @@
 use super::take::{Rights, close_on_exec};
 use super::thread::switch_to;
 use crate::source::{Identity, SourceError};
-use object::users::{home_of, name_of};
+use object::users::user;
 use rustix::fs::Mode;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -21,9 +21,8 @@ pub fn command(program: impl AsRef<OsStr>, who: &Identity) -> Result<Command, So
     let mut rights = switch_to(who)?;
     let mut command = Command::new(program);
     command.env_clear().env("PATH", PATH).current_dir("/");
-    command.envs(home_of(who.uid).map(|home| ("HOME", home)));
-    if let Some(name) = name_of(who.uid) {
-        command.env("USER", &name).env("LOGNAME", &name);
+    if let Some(user) = user(who.uid) {
+        command.env("HOME", user.home).env("USER", &user.name).env("LOGNAME", &user.name);
     }
     let prepare = move || {
         rustix::process::umask(UMASK);

@@ -5,6 +5,7 @@ use crate::{Error, Result};
 use engine::file::File;
 use engine::source::Identity;
 use engine::stage::Stager;
+use object::users::user;
 use std::sync::Arc;
 
 /// Group of a user that is not in the password file: it owns nothing, so it allows nothing. The mount passes only the
@@ -20,7 +21,7 @@ pub struct SourceAttribute {
 impl Sources for SourceAttribute {
     fn set(&self, file: &Arc<File>, uid: u32, text: &str) -> Result<()> {
         let uris: Vec<String> = text.split_whitespace().map(str::to_string).collect();
-        let gid = if uid == 0 { 0 } else { group_of(uid).unwrap_or(NO_GROUP) };
+        let gid = if uid == 0 { 0 } else { user(uid).map_or(NO_GROUP, |user| user.gid) };
         let who = Identity { uid, gid, ..Identity::default() };
         let set = self.stager.silent(&who).source_set_on(file, "the file", &uris, false);
         set.map(|_| ()).map_err(|e| {
@@ -32,13 +33,4 @@ impl Sources for SourceAttribute {
     fn show(&self, file: &Arc<File>) -> Result<Option<String>> {
         file.source()
     }
-}
-
-/// Group of a user in the password file.
-fn group_of(uid: u32) -> Option<u32> {
-    let text = std::fs::read_to_string("/etc/passwd").ok()?;
-    text.lines().find_map(|line| {
-        let mut fields = line.split(':').skip(2);
-        (fields.next()?.parse() == Ok(uid)).then(|| fields.next()?.parse().ok())?
-    })
 }
