@@ -9,6 +9,7 @@
 
 use super::words::{Refusal, Result};
 use crate::request::{JobDirectory, PartKind, Persistent};
+use engine::source::encoded;
 
 /// The variable of the directory that all nodes of a job share.
 pub const STRIPED: &str = "DW_JOB_STRIPED";
@@ -226,9 +227,7 @@ impl Fields {
         if !place.starts_with('/') {
             return Err(Refusal::new(format!("{key}={place} is no absolute path"), "write the whole path"));
         }
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~+,=@".contains(&byte);
-        let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-        Ok(format!("file://{}", place.bytes().map(one).collect::<String>()))
+        Ok(format!("file://{}", encoded(place)))
     }
 
     /// A place below one of the directories that have variables.
