@@ -13,6 +13,5 @@ pub mod source;
 pub mod stage;
 pub mod stats;
 pub mod volume;
-mod words;
 
 use object::{Error, Result};

@@ -9,6 +9,7 @@ pub use job::*;
 pub use node::control::Caller;
 pub use plan::*;
 
+use policy::named;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -205,31 +206,16 @@ pub enum Stream {
     Err,
 }
 
-/// A part of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PartKind {
-    /// Stages the data in.
-    StageIn,
-    /// Runs the script.
-    Compute,
-    /// Stages the results out.
-    StageOut,
-}
-
-impl PartKind {
-    /// Name of the part in files, logs and answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            PartKind::StageIn => "stage-in",
-            PartKind::Compute => "compute",
-            PartKind::StageOut => "stage-out",
-        }
-    }
-}
-
-impl fmt::Display for PartKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+named! {
+    /// A part of a job.
+    #[derive(PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    PartKind {
+        /// Stages the data in.
+        StageIn = "stage-in",
+        /// Runs the script.
+        Compute = "compute",
+        /// Stages the results out.
+        StageOut = "stage-out",
     }
 }

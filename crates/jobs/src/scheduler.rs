@@ -12,20 +12,13 @@ mod slurm;
 
 pub use pbs::Pbs;
 pub use slurm::Slurm;
+pub(crate) use slurm::ending;
 
 use crate::queue;
 use crate::request::{Ending, Kind, PartKind};
 use std::path::{Path, PathBuf};
 
 impl Kind {
-    /// Name of the scheduler, as users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Slurm => "slurm",
-            Kind::Pbs => "pbs",
-        }
-    }
-
     /// The scheduler of that kind that the commands on this machine reach.
     pub fn scheduler(self) -> Box<dyn Scheduler> {
         match self {

@@ -17,6 +17,7 @@ pub mod ids;
 pub mod layout;
 pub mod machine;
 pub mod maintenance;
+mod named;
 pub mod pattern;
 pub mod precedence;
 pub mod prefetch;

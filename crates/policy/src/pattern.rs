@@ -9,6 +9,8 @@
 //! Source: Simitci & Reed, section 5, after Madhyastha & Reed; the reference, section 10.3. The paper
 //! gives neither topology nor training: window, features and network are ours.
 
+use crate::named;
+
 pub mod features;
 pub mod network;
 pub mod rules;
@@ -24,35 +26,41 @@ pub struct Request {
     pub len: u64,
 }
 
-/// Mix of reads and writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mix {
-    /// Only reads occur.
-    ReadOnly,
-    /// Only writes occur.
-    WriteOnly,
-    /// Reads and writes occur.
-    Mixed,
+named! {
+    /// Mix of reads and writes.
+    #[derive(PartialOrd, Ord, Hash)]
+    Mix {
+        /// Only reads occur.
+        ReadOnly = "read-only",
+        /// Only writes occur.
+        WriteOnly = "write-only",
+        /// Reads and writes occur.
+        Mixed = "mixed",
+    }
 }
 
-/// Start of the next request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Order {
-    /// At the end of the last.
-    Sequential,
-    /// At a fixed distance from the start of the last.
-    Strided,
-    /// Anywhere in the file.
-    Random,
+named! {
+    /// Start of the next request.
+    #[derive(PartialOrd, Ord, Hash)]
+    Order {
+        /// At the end of the last.
+        Sequential = "sequential",
+        /// At a fixed distance from the start of the last.
+        Strided = "strided",
+        /// Anywhere in the file.
+        Random = "random",
+    }
 }
 
-/// Sizes of the requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sizes {
-    /// All sizes are equal.
-    Uniform,
-    /// The sizes differ.
-    Variable,
+named! {
+    /// Sizes of the requests.
+    #[derive(PartialOrd, Ord, Hash)]
+    Sizes {
+        /// All sizes are equal.
+        Uniform = "uniform",
+        /// The sizes differ.
+        Variable = "variable",
+    }
 }
 
 /// Class of a window of requests.
@@ -69,33 +77,15 @@ pub struct Label {
 impl Label {
     /// Iterates over every label.
     pub fn all() -> impl Iterator<Item = Label> {
-        let mixes = [Mix::ReadOnly, Mix::WriteOnly, Mix::Mixed];
-        let orders = [Order::Sequential, Order::Strided, Order::Random];
-        mixes.into_iter().flat_map(move |mix| {
-            orders
-                .into_iter()
-                .flat_map(move |order| [Sizes::Uniform, Sizes::Variable].map(|sizes| Label { mix, order, sizes }))
-        })
+        let orders = |mix| Order::ALL.into_iter().map(move |order| (mix, order));
+        let all = Mix::ALL.into_iter().flat_map(orders);
+        all.flat_map(|(mix, order)| Sizes::ALL.map(|sizes| Label { mix, order, sizes }))
     }
 }
 
 impl std::fmt::Display for Label {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mix = match self.mix {
-            Mix::ReadOnly => "read-only",
-            Mix::WriteOnly => "write-only",
-            Mix::Mixed => "mixed",
-        };
-        let order = match self.order {
-            Order::Sequential => "sequential",
-            Order::Strided => "strided",
-            Order::Random => "random",
-        };
-        let sizes = match self.sizes {
-            Sizes::Uniform => "uniform",
-            Sizes::Variable => "variable",
-        };
-        write!(f, "{mix}, {order}, {sizes} sizes")
+        write!(f, "{}, {}, {} sizes", self.mix, self.order, self.sizes)
     }
 }
 

@@ -14,9 +14,9 @@
 pub mod count;
 
 use crate::machine::Machine;
+use crate::named;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 
 /// Default grace period above a soft limit: seven days, as in setquota(8) and `lfs setquota`.
 pub const GRACE: Time = Time::from_secs(7 * 86_400);
@@ -32,26 +32,14 @@ pub enum Subject {
     Directory(u64),
 }
 
-/// Resources that have limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Resource {
-    /// The lengths of files.
-    Bytes,
-    /// Files, directories and all other inodes.
-    Files,
-}
-
-impl Resource {
-    /// All resources, in the order of reports.
-    pub const ALL: [Resource; 2] = [Resource::Bytes, Resource::Files];
-}
-
-impl fmt::Display for Resource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Resource::Bytes => "bytes",
-            Resource::Files => "files",
-        })
+named! {
+    /// Resources that have limits.
+    #[derive(PartialOrd, Ord)]
+    Resource {
+        /// The lengths of files.
+        Bytes = "bytes",
+        /// Files, directories and all other inodes.
+        Files = "files",
     }
 }
 

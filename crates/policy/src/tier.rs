@@ -20,15 +20,18 @@ pub mod table;
 pub mod tuned;
 pub mod yielding;
 
+use crate::named;
 use std::fmt;
 
-/// One of two groups of devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Tier {
-    /// The few, fast devices: flash.
-    Fast,
-    /// The many, slow ones: disks.
-    Slow,
+named! {
+    /// One of two groups of devices.
+    #[derive(PartialOrd, Ord, Hash)]
+    Tier {
+        /// The few, fast devices: flash.
+        Fast = "fast",
+        /// The many, slow ones: disks.
+        Slow = "slow",
+    }
 }
 
 impl Tier {
@@ -38,15 +41,6 @@ impl Tier {
             Tier::Fast => Tier::Slow,
             Tier::Slow => Tier::Fast,
         }
-    }
-}
-
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Tier::Fast => "fast",
-            Tier::Slow => "slow",
-        })
     }
 }
 

@@ -135,7 +135,7 @@ enum Verb {
         /// Number of the job.
         id: u64,
         /// Part of the job: stage-in, compute, stage-out.
-        #[arg(long, default_value = "compute", value_parser = word::<PartKind>(PARTS.map(PartKind::name)))]
+        #[arg(long, default_value = "compute", value_parser = word::<PartKind>(PartKind::ALL.map(PartKind::name)))]
         part: PartKind,
         /// Standard error instead of standard output.
         #[arg(long)]
@@ -170,9 +170,6 @@ struct OneId {
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
 }
-
-/// Parts of a job, in their order.
-const PARTS: [PartKind; 3] = [PartKind::StageIn, PartKind::Compute, PartKind::StageOut];
 
 /// Scheduler of a job.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

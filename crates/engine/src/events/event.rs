@@ -1,6 +1,6 @@
 //! One event: its time, subject (file, target or job), action and reason.
 
-use crate::words::words;
+use policy::named;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ const TARGETS_MAX: usize = 16;
 /// Bytes of a text, at most.
 const TEXT_MAX: usize = 1024;
 
-words! {
+named! {
     /// Subject of an event.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]

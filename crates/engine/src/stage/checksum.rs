@@ -1,13 +1,13 @@
 //! Checksums of whole files from the user, such as those that data portals publish.
 
 use super::{Result, StageError};
-use crate::words::words;
 use md5::Md5;
+use policy::named;
 use sha1::Sha1;
 use sha2::digest::DynDigest;
 use sha2::{Sha256, Sha512};
 
-words! {
+named! {
     /// A checksum algorithm.
     #[derive(serde::Serialize, serde::Deserialize)]
     #[serde(rename_all = "lowercase")]

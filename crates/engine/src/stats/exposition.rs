@@ -65,7 +65,7 @@ impl Collector for Exposition {
         let to = &mut encoder;
         self.ops(to)?;
         self.state(to)?;
-        for metric in Metric::ALL {
+        for metric in &Metric::ALL {
             let mut family = to.encode_descriptor(metric.name(), metric.help(), None, MetricType::Counter)?;
             counter(&mut family, self.snapshot.number(*metric))?;
         }

@@ -1,8 +1,8 @@
 //! The one table of all metrics: names, units, help.
 
-use crate::words::words;
+use policy::named;
 
-words! {
+named! {
     /// Operations that applications request.
     Op {
         /// Read requests of applications.
@@ -48,7 +48,7 @@ words! {
     }
 }
 
-words! {
+named! {
     /// Numbers that belong to no operation and no target.
     Metric {
         /// Bytes copied by the mover.
@@ -176,7 +176,7 @@ words! {
     }
 }
 
-words! {
+named! {
     /// Gauges that are read at each report.
     Level {
         /// Since the start of the daemon.

@@ -1,6 +1,7 @@
 //! A job as its owner sees it: its state, the outcome of its parts, and the treatment of its data.
 
 use super::{Arrival, CheckReport, JobId, PartKind, Plan, Protected, RecoveryEvent};
+use policy::named;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -278,14 +279,16 @@ pub struct RecordedSource {
     pub error: Option<String>,
 }
 
-/// Kind of scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Slurm of SchedMD.
-    Slurm,
-    /// OpenPBS and its relatives.
-    Pbs,
+named! {
+    /// Kind of scheduler.
+    #[derive(PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    Kind {
+        /// Slurm of SchedMD.
+        Slurm = "slurm",
+        /// OpenPBS and its relatives.
+        Pbs = "pbs",
+    }
 }
 
 /// A job whose parts another scheduler runs.

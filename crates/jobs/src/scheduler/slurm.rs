@@ -66,21 +66,24 @@ fn read_start(said: &str) -> Option<u64> {
 }
 
 fn parse(text: &str) -> PartStatus {
-    let state = field(text, "JobState").unwrap_or_default();
-    let code = field(text, "ExitCode").unwrap_or_default();
-    let (status, signal) = code.split_once(':').unwrap_or((&code, "0"));
+    let (state, code) = (field(text, "JobState").unwrap_or_default(), field(text, "ExitCode").unwrap_or_default());
+    let path = |name| field(text, name).map(PathBuf::from);
+    PartStatus { ending: ending(&state, &code), out: path("StdOut"), err: path("StdErr") }
+}
+
+/// The end of a job in this state, with its exit code `STATUS:SIGNAL`; `None` if it may go on.
+pub(crate) fn ending(state: &str, code: &str) -> Option<Ending> {
+    let (status, signal) = code.split_once(':').unwrap_or((code, "0"));
     let (status, signal) = (status.parse().unwrap_or(0), signal.parse().unwrap_or(0));
-    let ending = match state.as_str() {
+    match state {
         "COMPLETED" => Some(Ending::Exited { code: 0 }),
         "CANCELLED" | "REVOKED" => Some(Ending::Cancelled),
         "TIMEOUT" | "DEADLINE" => Some(Ending::Lost { cause: format!("it ran longer than it may ({state})") }),
         "FAILED" if signal > 0 => Some(Ending::Signalled { signal }),
         "FAILED" => Some(Ending::Exited { code: if status == 0 { 1 } else { status } }),
-        "NODE_FAIL" | "PREEMPTED" | "BOOT_FAIL" | "OUT_OF_MEMORY" => Some(Ending::Lost { cause: state }),
+        "NODE_FAIL" | "PREEMPTED" | "BOOT_FAIL" | "OUT_OF_MEMORY" => Some(Ending::Lost { cause: state.into() }),
         _ => None,
-    };
-    let path = |name| field(text, name).map(PathBuf::from);
-    PartStatus { ending, out: path("StdOut"), err: path("StdErr") }
+    }
 }
 
 /// A field of `scontrol -o`: up to the next field name. Values may contain blanks.

@@ -2,6 +2,7 @@
 
 use crate::queue::{Error, ask};
 use crate::request::JobId;
+use crate::scheduler::ending;
 use std::path::Path;
 
 /// A job as `scontrol show job` reports it.
@@ -18,19 +19,7 @@ pub(super) struct ShownJob {
 impl ShownJob {
     /// Whether the job will not run (again).
     pub fn is_over(&self) -> bool {
-        const OVER: &[&str] = &[
-            "COMPLETED",
-            "CANCELLED",
-            "FAILED",
-            "TIMEOUT",
-            "NODE_FAIL",
-            "PREEMPTED",
-            "BOOT_FAIL",
-            "DEADLINE",
-            "OUT_OF_MEMORY",
-            "REVOKED",
-        ];
-        self.state.as_deref().is_none_or(|state| OVER.contains(&state))
+        self.state.as_deref().is_none_or(|state| ending(state, "").is_some())
     }
 
     /// Whether the job waits in the queue and its owner may release it, since no administrator holds it.

@@ -46,7 +46,7 @@ impl Adapt {
         let file = self.files.find(change.file);
         let done = match &file {
             Some(_) if self.follows() => Err(Error::Busy("only the leading node makes this change".into())),
-            Some(file) => because(word(change.by), change.reason.to_string(), || self.make(change, file)),
+            Some(file) => because(change.by.name(), change.reason.to_string(), || self.make(change, file)),
             None => Err(Error::Busy("the file is gone".into())),
         };
         let result = match done {
@@ -129,18 +129,6 @@ impl Adapt {
         }
         let location = Location { file: change.file.0, segment };
         Some(Event::Tiers(TierEvent::CopyGone(location)))
-    }
-}
-
-/// Name of a mechanism in events.
-fn word(by: Mechanism) -> &'static str {
-    match by {
-        Mechanism::Burst => "burst",
-        Mechanism::Repair => "repair",
-        Mechanism::Replicas => "replication",
-        Mechanism::User => "user",
-        Mechanism::Tiers => "tiering",
-        Mechanism::Stripes => "stripes",
     }
 }
 

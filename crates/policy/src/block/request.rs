@@ -1,7 +1,7 @@
 //! Requests for blocks, and reasons of fetches.
 
 use super::Span;
-use std::fmt;
+use crate::named;
 
 /// Number of a request, chosen by the driver and unique among those not yet delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,32 +45,20 @@ impl Request {
     }
 }
 
-/// Reason of a fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Requested from above and not here. Blocks beyond the request are a prefetch joined to it.
-    Missing,
-    /// Prefetch started by a miss.
-    Ahead,
-    /// Prefetch started by a touched trigger.
-    Triggered,
-    /// Fetched by PFC past the native cache.
-    Bypass,
-    /// PFC reads more than was requested.
-    Readmore,
-    /// Passed through: every frame is in flight, or the block may not be kept.
-    NoRoom,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Reason::Missing => "asked for and not cached",
-            Reason::Ahead => "read ahead after a miss",
-            Reason::Triggered => "a trigger block was reached",
-            Reason::Bypass => "PFC bypasses this level's cache",
-            Reason::Readmore => "PFC reads more than was asked",
-            Reason::NoRoom => "no free frame: passed through",
-        })
+named! {
+    /// Reason of a fetch.
+    Reason {
+        /// Requested from above and not here. Blocks beyond the request are a prefetch joined to it.
+        Missing = "asked for and not cached",
+        /// Prefetch started by a miss.
+        Ahead = "read ahead after a miss",
+        /// Prefetch started by a touched trigger.
+        Triggered = "a trigger block was reached",
+        /// Fetched by PFC past the native cache.
+        Bypass = "PFC bypasses this level's cache",
+        /// PFC reads more than was requested.
+        Readmore = "PFC reads more than was asked",
+        /// Passed through: every frame is in flight, or the block may not be kept.
+        NoRoom = "no free frame: passed through",
     }
 }

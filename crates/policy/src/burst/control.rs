@@ -16,7 +16,7 @@
 //!
 //! Source: Sung, section 5.1.2, equations 5.1-5.3; readings of the reference.
 
-use std::fmt;
+use crate::named;
 
 /// Bandwidths of a burst buffer and its path to the capacity tier, in bytes per second, and its size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,24 +77,15 @@ pub struct Rates {
     pub demote: f64,
 }
 
-/// One of the three patterns of demotion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// Demotion in pauses only.
-    Pauses,
-    /// A stretch at full speed, then the ramp.
-    Ramp,
-    /// The ramp, then a stretch of full demotion.
-    Full,
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Pattern::Pauses => "demotes in pauses",
-            Pattern::Ramp => "demotes in a ramp",
-            Pattern::Full => "demotes at full speed at last",
-        })
+named! {
+    /// One of the three patterns of demotion.
+    Pattern {
+        /// Demotion in pauses only.
+        Pauses = "demotes in pauses",
+        /// A stretch at full speed, then the ramp.
+        Ramp = "demotes in a ramp",
+        /// The ramp, then a stretch of full demotion.
+        Full = "demotes at full speed at last",
     }
 }
 

@@ -14,31 +14,22 @@
 //! measure time: the driver does, and reports the results.
 
 use crate::machine::Machine;
+use crate::named;
 use crate::time::Time;
 use std::collections::VecDeque;
-use std::fmt;
 
-/// Operations that a connection is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// All operations use it.
-    InUse,
-    /// Only used if no connection is `InUse`.
-    Suspect,
-    /// No operation uses it.
-    Out,
-    /// No operation uses it; it is being mounted again.
-    Mounting,
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            State::InUse => "in use",
-            State::Suspect => "suspect",
-            State::Out => "out",
-            State::Mounting => "mounting",
-        })
+named! {
+    /// Operations that a connection is used for.
+    #[derive(Hash)]
+    State {
+        /// All operations use it.
+        InUse = "in use",
+        /// Only used if no connection is `InUse`.
+        Suspect = "suspect",
+        /// No operation uses it.
+        Out = "out",
+        /// No operation uses it; it is being mounted again.
+        Mounting = "mounting",
     }
 }
 
@@ -73,39 +64,26 @@ impl Default for Config {
     }
 }
 
-/// Cause of a state change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
-    /// An operation returned an error of the connection.
-    OperationFailed,
-    /// The probe returned an error.
-    ProbeFailed,
-    /// The probe timed out.
-    ProbeHangs,
-    /// Operations fail although probes succeed.
-    KeepsFailing,
-    /// The probe succeeded.
-    ProbeGood,
-    /// The wait before mounting is over.
-    Backoff,
-    /// The mount succeeded, and shows the same directory.
-    Mounted,
-    /// The mount failed, or shows another directory.
-    MountFailed,
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Cause::OperationFailed => "an operation failed",
-            Cause::ProbeFailed => "a probe failed",
-            Cause::ProbeHangs => "a probe hangs",
-            Cause::KeepsFailing => "operations keep failing",
-            Cause::ProbeGood => "a probe was good",
-            Cause::Backoff => "it is tried again",
-            Cause::Mounted => "it was mounted",
-            Cause::MountFailed => "mounting failed",
-        })
+named! {
+    /// Cause of a state change.
+    #[derive(Hash)]
+    Cause {
+        /// An operation returned an error of the connection.
+        OperationFailed = "an operation failed",
+        /// The probe returned an error.
+        ProbeFailed = "a probe failed",
+        /// The probe timed out.
+        ProbeHangs = "a probe hangs",
+        /// Operations fail although probes succeed.
+        KeepsFailing = "operations keep failing",
+        /// The probe succeeded.
+        ProbeGood = "a probe was good",
+        /// The wait before mounting is over.
+        Backoff = "it is tried again",
+        /// The mount succeeded, and shows the same directory.
+        Mounted = "it was mounted",
+        /// The mount failed, or shows another directory.
+        MountFailed = "mounting failed",
     }
 }
 

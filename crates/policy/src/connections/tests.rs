@@ -73,9 +73,10 @@ fn files_that_are_written_spread_and_stay() {
 
 #[test]
 fn words_there_and_back() {
-    for word in Policy::WORDS.split(", ") {
-        assert_eq!(word.parse::<Policy>().unwrap().to_string(), word);
+    for policy in Policy::ALL {
+        assert_eq!(policy.to_string().parse(), Ok(policy));
     }
+    assert_eq!("thread-to-single".parse(), Ok(Policy::Single));
     assert!("fastest".parse::<Policy>().unwrap_err().contains("automatic"));
 }
 

@@ -16,21 +16,25 @@
 //! ```
 //! Segments move between tiers also while their file is repaired or replicated: the mirror stays as it is.
 
-/// A mechanism that decides on layouts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mechanism {
-    /// The shared burst buffer.
-    Burst,
-    /// Failover, recovery and resync.
-    Repair,
-    /// Temporal replication of jobs' input.
-    Replicas,
-    /// A user or the operator.
-    User,
-    /// Working-set reorganisation between tiers.
-    Tiers,
-    /// Adaptive striping and forks.
-    Stripes,
+use crate::named;
+
+named! {
+    /// A mechanism that decides on layouts.
+    #[derive(PartialOrd, Ord, Hash)]
+    Mechanism {
+        /// The shared burst buffer.
+        Burst = "burst",
+        /// Failover, recovery and resync.
+        Repair = "repair",
+        /// Temporal replication of jobs' input.
+        Replicas = "replication",
+        /// A user or the operator.
+        User = "user",
+        /// Working-set reorganisation between tiers.
+        Tiers = "tiering",
+        /// Adaptive striping and forks.
+        Stripes = "stripes",
+    }
 }
 
 /// An aspect of a file's layout.

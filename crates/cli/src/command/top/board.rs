@@ -4,63 +4,46 @@ use super::moment::Moment;
 use super::rows::Over;
 use crate::users;
 use clap::ValueEnum;
+use policy::named;
 use std::collections::BTreeMap;
 use terminal::screen::Key;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum View {
-    /// Users that send requests.
-    Users,
-    /// Jobs that are not over, and their staging.
-    Jobs,
-    /// Files that are open.
-    Files,
-    /// Targets of the volume.
-    Targets,
+named! {
+    /// Rows of the display.
+    #[derive(ValueEnum)]
+    View {
+        /// Users that send requests.
+        Users = "users",
+        /// Jobs that are not over, and their staging.
+        Jobs = "jobs",
+        /// Files that are open.
+        Files = "files",
+        /// Targets of the volume.
+        Targets = "targets",
+    }
 }
 
-/// Order of the rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Sort {
-    /// Read and written.
-    Bytes,
-    /// Number of operations.
-    Ops,
-    /// Mean time until the answer.
-    Latency,
-    /// Names; numbers of jobs.
-    Name,
+named! {
+    /// Order of the rows.
+    #[derive(ValueEnum)]
+    Sort {
+        /// Read and written.
+        Bytes = "bytes",
+        /// Number of operations.
+        Ops = "operations",
+        /// Mean time until the answer.
+        Latency = "latency",
+        /// Names; numbers of jobs.
+        Name = "name",
+    }
 }
 
 impl View {
-    /// All views, in the order of their keys.
-    pub const ALL: [View; 4] = [View::Users, View::Jobs, View::Files, View::Targets];
-
     /// Orders that the view supports.
     pub fn sorts(self) -> &'static [Sort] {
         match self {
             View::Jobs => &[Sort::Bytes, Sort::Name],
             View::Users | View::Files | View::Targets => &[Sort::Bytes, Sort::Ops, Sort::Latency, Sort::Name],
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            View::Users => "users",
-            View::Jobs => "jobs",
-            View::Files => "files",
-            View::Targets => "targets",
-        }
-    }
-}
-
-impl Sort {
-    pub fn name(self) -> &'static str {
-        match self {
-            Sort::Bytes => "bytes",
-            Sort::Ops => "operations",
-            Sort::Latency => "latency",
-            Sort::Name => "name",
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::super::keys::{DAY, HOUR, SECOND, choice, count, flag, optional, rate, section, size, span};
 use super::super::section::Section;
 use crate::file::MirrorWrites;
-use crate::words::words;
 use object::target::TARGETS_MAX;
+use policy::named;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -27,7 +27,7 @@ section! {
         segment: u64 = size(0..=TIB, "a size up to 1TiB, such as \"64MiB\", or 0"), 0;
         /// Where new files go first: "any" is by free space alone; "local" is to targets that are `only_on` the writer's host or
         /// `near` it, while these have room.
-        prefer: Prefer = choice(Prefer::WORDS), "any";
+        prefer: Prefer = choice(Prefer::NAMES), "any";
         /// Copies of every new file, on different targets.
         mirrors: usize = count(1..=8), 1;
         /// With several copies, a write waits for all ("sync"), or for the first, and the others are updated later
@@ -47,7 +47,7 @@ impl LayoutConfig {
     }
 }
 
-words! {
+named! {
     /// Targets that new files prefer.
     Prefer {
         /// The targets with the most space.
@@ -57,7 +57,7 @@ words! {
     }
 }
 
-words! {
+named! {
     /// Whether the kernel may read and write one-object files by itself.
     Passthrough {
         /// Where the kernel can and nothing needs to see the data.
@@ -67,7 +67,7 @@ words! {
     }
 }
 
-words! {
+named! {
     /// Whether reads go through the kernel's page cache; those of files that are open for writing always do.
     Io {
         /// Unless there is a block cache.
@@ -79,7 +79,7 @@ words! {
     }
 }
 
-words! {
+named! {
     /// Whether a node may keep names of directories that other nodes change.
     Names {
         /// Each use of a path looks up all its names.
@@ -101,14 +101,14 @@ section! {
         /// On several nodes: "at-once" shows a directory that another node renamed, replaced or removed at once;
         /// "cached" after `entry_timeout` at the latest. Files and their attributes are shown at once in both cases, and
         /// `entry_timeout` and `attr_timeout` have no other effect.
-        names: Names = choice(Names::WORDS), "at-once";
+        names: Names = choice(Names::NAMES), "at-once";
         /// Whether other users may use the mount. The default is yes if run by root, else no.
         allow_other: Option<bool> = optional(flag), true else None;
         /// "auto" lets the kernel read and write files on one target by itself where it can; "off" never.
-        passthrough: Passthrough = choice(Passthrough::WORDS), "auto";
+        passthrough: Passthrough = choice(Passthrough::NAMES), "auto";
         /// The way of reads: "direct" past the page cache, "cached" through it, "auto" through it unless there is a
         /// `[cache]`. Reads and writes of files that are open for writing always go through it.
-        io: Io = choice(Io::WORDS), "auto";
+        io: Io = choice(Io::NAMES), "auto";
     }
 }
 
@@ -159,7 +159,7 @@ section! {
     }
 }
 
-words! {
+named! {
     /// Files that have checksums.
     Summed {
         /// Files that were staged in, until they are modified.
@@ -174,7 +174,7 @@ section! {
     Checksums {
         /// The files with checksums: "staged" ones only, or every file a while after it was "closed". Each byte is read once more then, at
         /// the speed of `[mover] rate`.
-        files: Summed = choice(Summed::WORDS), "staged";
+        files: Summed = choice(Summed::NAMES), "staged";
     }
 }
 

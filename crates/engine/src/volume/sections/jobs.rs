@@ -2,14 +2,14 @@
 
 use super::super::keys::{DAY, HOUR, Read, choice, count, flag, parsed, section, size, span, text, texts};
 use super::super::section::Given;
-use crate::words::words;
+use policy::named;
 use policy::protect::window::Share;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const POLL_MIN: Duration = Duration::from_millis(100);
 
-words! {
+named! {
     /// When results named in `#STAGEOUT` start on their way.
     Offload {
         /// When the script has ended.
@@ -35,7 +35,7 @@ section! {
         slurm_user: String = text, "slurm" else String::new();
         /// Stage-out of results named in #STAGEOUT begins at the end of the script ("at-end"), or for each file at its
         /// close ("on-close").
-        offload: Offload = choice(Offload::WORDS), "at-end";
+        offload: Offload = choice(Offload::NAMES), "at-end";
         /// Data of waiting jobs come as soon as they can ("at-once"), or just in time for the estimated start ("just-in-time").
         /// The time is computed from the queue's estimate, the measured rate of the source and the margin.
         just_in_time in "stage_in": bool = choice(&[("at-once", false), ("just-in-time", true)]), "at-once";
@@ -60,7 +60,7 @@ section! {
     }
 }
 
-words! {
+named! {
     /// Jobs whose input is copied.
     ReplicationPolicy {
         /// Input is not copied.
@@ -74,7 +74,7 @@ words! {
     }
 }
 
-words! {
+named! {
     /// The scheduler of a queue.
     QueueName {
         /// The built-in runner.
@@ -92,7 +92,7 @@ section! {
     Replication {
         /// Input files of jobs that start soon get a second copy on other targets: of none, of those in the replication window
         /// ("fcfs"), of those and of small jobs at once ("shortcut"), or of "all".
-        policy: ReplicationPolicy = choice(ReplicationPolicy::WORDS), "none";
+        policy: ReplicationPolicy = choice(ReplicationPolicy::NAMES), "none";
         /// The window: jobs at the head of the queue that ask for more than this share of all nodes; "inf" is all.
         alpha: Share = share, 0.2;
         /// Jobs that ask for at most this share of all nodes are small.
@@ -102,7 +102,7 @@ section! {
         /// A copy goes when the job has closed the file ("eager"), or at its end ("job-end").
         eager in "remove": bool = choice(&[("eager", true), ("job-end", false)]), "eager";
         /// The queue that is watched: "local", "slurm" or "pbs".
-        queue: QueueName = choice(QueueName::WORDS), "local";
+        queue: QueueName = choice(QueueName::NAMES), "local";
         /// Interval of requests to this queue.
         poll: Duration = span(POLL_MIN..=HOUR), "2s";
     }

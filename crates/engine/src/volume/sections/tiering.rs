@@ -2,15 +2,15 @@
 
 use super::super::keys::{DAY, HOUR, choice, count, flag, percent, section, size, span, tier};
 use super::super::section::{Given, Section, integer};
-use crate::words::words;
 use policy::Time;
+use policy::named;
 use policy::tier::cost::DeviceCost;
 use policy::tier::machine::Window;
 use std::time::Duration;
 
 const RATE: &str = "bytes per second, such as \"20MB\", or 0";
 
-words! {
+named! {
     /// Policy of moves between the tiers, with the names of `entrepot-lab sim tier`.
     TieringPolicy {
         /// Nothing is moved.
@@ -31,7 +31,7 @@ section! {
         /// The policy that places segments of files on the fast tier: "off" moves nothing, "tuned" compares the gain of a
         /// move with its cost, "ws-ros" has the paper's thresholds, "lfu" counts for ever. It needs `segment` above, the unit
         /// of placement and moves. Reads and writes of such files go through the daemon, never past it (`passthrough`).
-        policy: TieringPolicy = choice(TieringPolicy::WORDS), "off";
+        policy: TieringPolicy = choice(TieringPolicy::NAMES), "off";
         /// The tier for hot data; the default is the first.
         fast: u8 = tier, "fast" else 0;
         /// The tier for all other data; the default is the second.

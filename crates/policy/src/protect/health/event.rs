@@ -1,23 +1,25 @@
 //! States, events, actions and reasons of a target's health.
 
 use super::file_system::FileSystem;
+use crate::named;
 use crate::time::Time;
 use std::fmt;
 
-/// Permitted uses of a target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
-    /// Reads, writes and new objects.
-    #[default]
-    Ok,
-    /// Reads and writes of existing objects; readers prefer other mirrors, and new objects go elsewhere.
-    Suspect,
-    /// No use; every operation is refused at once.
-    Failed,
-    /// Reads and writes of existing objects, no new objects; the mover empties the target.
-    Draining,
-    /// Reads of existing objects; writes are impossible.
-    ReadOnly,
+named! {
+    /// Permitted uses of a target.
+    #[derive(PartialOrd, Ord, Hash)]
+    State default Ok {
+        /// Reads, writes and new objects.
+        Ok = "ok",
+        /// Reads and writes of existing objects; readers prefer other mirrors, and new objects go elsewhere.
+        Suspect = "suspect",
+        /// No use; every operation is refused at once.
+        Failed = "failed",
+        /// Reads and writes of existing objects, no new objects; the mover empties the target.
+        Draining = "draining",
+        /// Reads of existing objects; writes are impossible.
+        ReadOnly = "read-only",
+    }
 }
 
 impl State {
@@ -29,18 +31,6 @@ impl State {
     /// Whether new objects may be created on it.
     pub fn accepts_new_objects(self) -> bool {
         self == State::Ok
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            State::Ok => "ok",
-            State::Suspect => "suspect",
-            State::Failed => "failed",
-            State::Draining => "draining",
-            State::ReadOnly => "read-only",
-        })
     }
 }
 
