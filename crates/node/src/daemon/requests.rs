@@ -77,24 +77,13 @@ impl Commands {
             Request::Layout { path } => sent(layout::get(core, caller, &path)),
             Request::Explain { path } => sent(layout::explain(core, caller, &path)),
             Request::CheckLayout { request } => sent(layout::check(core, &request)),
-            Request::AddMirror { path, tier, stripe_count } => sent(layout::change(core, caller, &path, |file| {
-                layout::add_mirror(core, file, tier.as_deref(), stripe_count)
-            })),
-            Request::DropMirror { path, mirror } => {
-                sent(layout::change(core, caller, &path, |file| Ok(core.mover.drop_mirror(file, mirror)?)))
-            }
-            Request::Replace { path, from, to } => {
-                sent(layout::change(core, caller, &path, |file| layout::replace(core, file, &from, to.as_deref())))
-            }
-            Request::Move { path, mirror, segment, to } => sent(layout::change(core, caller, &path, |file| {
-                let to = to.iter().map(|name| layout::target(core, name)).collect::<Result<Vec<_>, _>>()?;
-                Ok(core.mover.move_segment_to(file, mirror, segment, &to)?)
-            })),
-            Request::Resync { path } => {
-                sent(layout::change(core, caller, &path, |file| layout::resync(core, file, out)))
-            }
+            asked @ (Request::AddMirror { .. }
+            | Request::DropMirror { .. }
+            | Request::Replace { .. }
+            | Request::Move { .. }
+            | Request::Resync { .. }
+            | Request::Split { .. }) => sent(layout::change(core, caller, asked, out)),
             Request::Merge(files) => sent(layout::merge(core, caller, &files)),
-            Request::Split { path } => sent(layout::change(core, caller, &path, |file| Ok(core.mover.split(file)?))),
             asked @ (Request::StageIn { .. }
             | Request::StageInTree { .. }
             | Request::StageInManifest { .. }

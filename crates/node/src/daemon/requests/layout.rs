@@ -2,7 +2,7 @@
 
 use super::{explain, told};
 use crate::control::answers::{self, Change, Done, Explanation, Mirror, Object, Segment, Text};
-use crate::control::{Caller, Merge, Problem, Responder, Result};
+use crate::control::{Caller, Merge, Problem, Request, Responder, Result};
 use crate::daemon::Core;
 use crate::daemon::resolve::Purpose;
 use engine::file::File;
@@ -24,15 +24,26 @@ pub fn explain(core: &Core, caller: &Caller, path: &str) -> Result<Explanation> 
     Ok(Explanation { path: path.to_owned(), sentences: explain::sentences(core, &file) })
 }
 
-/// Changes the layout of a file, and returns the new one.
-pub fn change(
-    core: &Core,
-    caller: &Caller,
-    path: &str,
-    change: impl FnOnce(&Arc<File>) -> Result<Arc<Layout>>,
-) -> Result<Text> {
-    let (file, _) = core.file_of(caller, path, Purpose::Change)?;
-    let layout = change(&file)?;
+/// Serves a request to change the layout of a file.
+pub fn change(core: &Core, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Text> {
+    let file_of = |path: &str| core.file_of(caller, path, Purpose::Change).map(|(file, _)| file);
+    let mover = &core.mover;
+    let layout = match request {
+        Request::AddMirror { path, tier, stripe_count } => {
+            let file = file_of(&path)?;
+            mover.add_mirror(&file, &placement(core, &file, tier.as_deref(), stripe_count)?)?
+        }
+        Request::DropMirror { path, mirror } => mover.drop_mirror(&file_of(&path)?, mirror)?,
+        Request::Replace { path, from, to } => replace(core, &file_of(&path)?, &from, to.as_deref())?,
+        Request::Move { path, mirror, segment, to } => {
+            let file = file_of(&path)?;
+            let to = to.iter().map(|name| target(core, name)).collect::<Result<Vec<_>>>()?;
+            mover.move_segment_to(&file, mirror, segment, &to)?
+        }
+        Request::Resync { path } => resync(core, &file_of(&path)?, out)?,
+        Request::Split { path } => mover.split(&file_of(&path)?)?,
+        _ => return Err(Problem::wrong("this is no request to change a layout")),
+    };
     let count = layout.mirrors.len();
     let mirrors = if count == 1 { "1 mirror".into() } else { format!("{count} mirrors") };
     Ok(told(format!("done: {mirrors}, generation {}", layout.generation)))
@@ -45,15 +56,6 @@ pub fn check(core: &Core, request: &str) -> Result<Done> {
         .and_then(|placement| check_mirrors(&placement, tiers, core.volume.targets()));
     checked.map_err(|e| Problem::wrong(e.to_string()).try_this("`entrepot layout set --help` lists the choices"))?;
     Ok(Done {})
-}
-
-pub fn add_mirror(
-    core: &Core,
-    file: &Arc<File>,
-    tier: Option<&str>,
-    stripe_count: Option<usize>,
-) -> Result<Arc<Layout>> {
-    Ok(core.mover.add_mirror(file, &placement(core, file, tier, stripe_count)?)?)
 }
 
 /// Placement of one more mirror on that tier and that many targets; the defaults are those of the volume and the
@@ -72,7 +74,7 @@ fn placement(core: &Core, file: &File, tier: Option<&str>, stripe_count: Option<
     Ok(Placement { stripe_count, tier, mirrors: 1, ..default })
 }
 
-pub fn target(core: &Core, name: &str) -> Result<TargetId> {
+fn target(core: &Core, name: &str) -> Result<TargetId> {
     let found = core.volume.targets().by_name(name).map(|t| t.id());
     found.ok_or_else(|| {
         Problem::not_found(format!("there is no target {name}"))
@@ -81,7 +83,7 @@ pub fn target(core: &Core, name: &str) -> Result<TargetId> {
 }
 
 /// Rebuilds stale mirrors, or waits if another caller's request already does.
-pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<Layout>> {
+fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<Layout>> {
     let mut joined = false;
     loop {
         let in_sync = |l: &Arc<Layout>| l.mirrors.iter().all(|m| m.state == MirrorState::InSync);
@@ -139,7 +141,7 @@ pub fn merge(core: &Core, caller: &Caller, what: &Merge) -> Result<Text> {
     Ok(told(format!("done: {count} files in turns of {unit} bytes")))
 }
 
-pub fn replace(core: &Core, file: &Arc<File>, from: &str, to: Option<&str>) -> Result<Arc<Layout>> {
+fn replace(core: &Core, file: &Arc<File>, from: &str, to: Option<&str>) -> Result<Arc<Layout>> {
     let on = target(core, from)?;
     let layout = file.layout();
     if !layout.is_some_and(|l| l.objects().any(|(_, o)| o.target == on)) {
@@ -169,7 +171,7 @@ pub fn describe(core: &Core, path: &str, file: &File) -> answers::Layout {
         Object {
             target: name_of(core, o.target),
             target_state: core.volume.targets().get(o.target).map_or("failed".into(), |t| t.state().to_string()),
-            object: format!("{:016x}", o.id.0),
+            object: o.id.to_string(),
             state: state.into(),
             merged: turns,
         }
