@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex};
+use std::sync::Mutex;
 use tracing::field::Field;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
@@ -23,11 +23,22 @@ use tracing_subscriber::util::SubscriberInitExt;
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// Crates that keep secrets out of their messages.
-static OURS: LazyLock<Vec<&str>> = LazyLock::new(|| {
-    let names =
-        "entrepot entrepot_lab policy object meta engine node source jobs sim emulate connect terminal endpoint";
-    names.split(' ').collect()
-});
+const OURS: [&str; 14] = [
+    "entrepot",
+    "entrepot_lab",
+    "policy",
+    "object",
+    "meta",
+    "engine",
+    "node",
+    "source",
+    "jobs",
+    "sim",
+    "emulate",
+    "connect",
+    "terminal",
+    "endpoint",
+];
 
 /// Environment variable with the log levels, see [`parse`].
 const ENVIRONMENT: &str = "ENTREPOT_LOG";
