@@ -22,6 +22,18 @@ pub(crate) struct Account {
     shell: PathBuf,
 }
 
+/// Looks up the account of a user who submits a job. A daemon of an ordinary user serves that user alone.
+pub(crate) fn of_submitter(uid: u32) -> Result<Account> {
+    let own = rustix::process::geteuid();
+    if !own.is_root() && own.as_raw() != uid {
+        return Err(Error::refused(
+            format!("this volume is run by user {} for itself, so only that user's jobs can run", own.as_raw()),
+            "use a volume of your own, or one that is run by root",
+        ));
+    }
+    account(uid, own.is_root())
+}
+
 /// Looks up the account of a user. `needed`: a user without an account is refused. A daemon of root needs the account
 /// for the user's groups; a user's own daemon does not.
 pub(crate) fn account(uid: u32, needed: bool) -> Result<Account> {

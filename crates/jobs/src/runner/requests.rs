@@ -18,16 +18,9 @@ impl Runner {
     /// Plans, spools and queues a job.
     pub fn submit(&self, caller: Caller, request: Submit) -> Result<Submitted> {
         let core = &self.core;
-        let own = rustix::process::geteuid();
-        if !own.is_root() && own.as_raw() != caller.uid {
-            return Err(Error::refused(
-                format!("this volume is run by user {} for itself, so only that user's jobs can run", own.as_raw()),
-                "use a volume of your own, or one that is run by root",
-            ));
-        }
+        let account = account::of_submitter(caller.uid)?;
         spool::check_request(&request.environment, &request.cwd)?;
-        let account = account::account(caller.uid, own.is_root())?;
-        if own.is_root() && caller.uid != 0 {
+        if rustix::process::geteuid().is_root() && caller.uid != 0 {
             spool::reachable(&core.config)?;
         }
         let limits =

@@ -83,7 +83,7 @@ impl Runner {
         let (cwd, mount) = (&record.cwd, record.mount.as_deref());
         let around = Surroundings { cwd, umask: asked.umask, environment: &asked.environment, mount };
         spool::check_request(around.environment, cwd)?;
-        let account = account::account(caller.uid, rustix::process::geteuid().is_root())?;
+        let account = account::of_submitter(caller.uid)?;
         let mut plan = record.plan.clone();
         if !core.clearing.wait(id, CLEARED_WITHIN) {
             let cause = format!("the files of job {id} in the volume are still being removed");

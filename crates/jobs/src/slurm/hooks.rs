@@ -5,7 +5,7 @@ use super::hooked::{Core, Hooked, Job, JobTable, StepFailure};
 use super::stage_in;
 use super::wire::{SetUp, Standing, original};
 use super::{Slurm, scontrol, spool, watch};
-use crate::account::{Surroundings, account, base};
+use crate::account::{Surroundings, base, of_submitter};
 use crate::backend::Now;
 use crate::directory::{self, Nodes};
 use crate::error::{Error, Result};
@@ -21,15 +21,8 @@ impl Slurm {
     /// Sets up a job that Slurm names. A known job goes on from its state; a failed one starts from the beginning.
     pub fn set_up(&self, asked: SetUp) -> Result<()> {
         let core = &self.core;
-        let own = rustix::process::geteuid();
-        if !own.is_root() && own.as_raw() != asked.uid {
-            return Err(Error::refused(
-                format!("this volume is run by user {} for itself, so only that user's jobs can stage", own.as_raw()),
-                "use a volume that is run by root",
-            ));
-        }
         let owner = Caller { uid: asked.uid, gid: asked.gid };
-        let account = account(asked.uid, own.is_root())?;
+        let account = of_submitter(asked.uid)?;
         let script = original(asked.script.as_bytes());
         let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s, arrays: true };
         let planned = plan::plan(&script, "job", &Overrides::default(), limits, &*core.recogniser);
