@@ -46,6 +46,8 @@ pub struct Setup {
     /// Idle time before the first request, during which data lie in place that the trace reads before it writes them.
     /// Zero: all data are placed at their first request.
     pub before: Time,
+    /// Scheme that placed these data; `None`: that of the run.
+    pub old: Option<Scheme>,
     /// Size of the slow tier, as a limit for slow copies.
     pub slow_bytes: Option<u64>,
     /// Percentage of it that copies leave free.
@@ -71,6 +73,11 @@ pub fn run(setup: &Setup, scheme: &Scheme, requests: &Requests) -> Figures {
 /// Runs all requests under a scheme that reorganises; returns the events and actions of its machine as well.
 pub fn run_logged(setup: &Setup, scheme: &Scheme, requests: &Requests) -> (Figures, Vec<Logged>) {
     volume::play_logged(setup.volume(scheme), &setup.blocks(scheme, requests, true), requests)
+}
+
+/// Runs all requests under a scheme other than [`Scheme::Optimum`]; returns the response time of each.
+pub fn responses(setup: &Setup, scheme: &Scheme, requests: &Requests) -> Vec<Time> {
+    volume::responses(setup.volume(scheme), &setup.blocks(scheme, requests, true), requests)
 }
 
 impl Setup {
@@ -114,6 +121,21 @@ impl Setup {
             }
             _ => None,
         };
+        Blocks {
+            bytes: self.block_bytes,
+            arrivals: self.arrivals,
+            warm_up: self.warm_up,
+            rest: self.rest,
+            before: self.before,
+            weights: self.weights(scheme, requests),
+            old_weights: self.old.map(|old| self.weights(&old, requests)),
+            baseline,
+            page_cache: self.page_cache,
+        }
+    }
+
+    /// Returns the share of the blocks that a scheme places on each device.
+    fn weights(&self, scheme: &Scheme, requests: &Requests) -> Vec<f64> {
         let takes = match scheme {
             Scheme::SlowOnly | Scheme::Lru | Scheme::Optimum { .. } => [false, true],
             Scheme::FastOnly => [true, false],
@@ -128,15 +150,6 @@ impl Setup {
             takes => f64::from(u8::from(takes)),
         };
         let of = |tier: Tier, devices: u32| vec![weight(tier); devices as usize];
-        Blocks {
-            bytes: self.block_bytes,
-            arrivals: self.arrivals,
-            warm_up: self.warm_up,
-            rest: self.rest,
-            before: self.before,
-            weights: [of(Tier::Fast, self.costs.fast_devices), of(Tier::Slow, self.costs.slow_devices)].concat(),
-            baseline,
-            page_cache: self.page_cache,
-        }
+        [of(Tier::Fast, self.costs.fast_devices), of(Tier::Slow, self.costs.slow_devices)].concat()
     }
 }

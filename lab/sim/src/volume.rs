@@ -33,7 +33,7 @@ mod world;
 pub use applications::{Applications, Look, Observed};
 pub use blocks::{
     Arrivals, Baseline, Blocks, PageCacheSetup, Piece, Played, Request as BlockRequest, Requests, Tiers, play,
-    play_logged,
+    play_logged, responses,
 };
 pub use checkpoints::Checkpoint;
 pub use load::{Answer, Job, Load, Request};

@@ -20,6 +20,7 @@ fn setup(fast_bytes: u64) -> Setup {
         free_moves: false,
         rest: None,
         before: Time::ZERO,
+        old: None,
         slow_bytes: None,
         copies_free_percent: 5,
         page_cache: None,
@@ -147,6 +148,33 @@ fn open_arrivals_keep_their_times() {
     let setup = Setup { costs, arrivals: Arrivals::Open { speed: 2.0 }, ..setup(u64::MAX / 2) };
     let out = run(&setup, &Scheme::RoundRobin, &requests);
     assert!((out.span_s - 0.496).abs() < 1e-9 && (out.mean_ms - 1.0).abs() < 1e-9, "{out:?}");
+}
+
+/// Two clients over one slow and one fast device of 10 and 1 ms. The second writes, thinks 2 ms and reads.
+#[test]
+fn clients_that_think_wait_for_reads_and_old_data_lie_by_another_scheme() {
+    let device = |ms: f64| DeviceCost { read_latency_ns: ms * 1e6, write_latency_ns: ms * 1e6, ..free() };
+    let costs = Costs { fast: device(1.0), slow: device(10.0), fast_devices: 1, slow_devices: 1 };
+    let record = |block: u64, op| Record { offset: block * BLOCK, length: 512, op, ..Record::default() };
+    let requests = [(0, Op::Read), (2, Op::Write), (1, Op::Read), (3, Op::Read)].map(|(at, op)| record(at, op));
+    let ms = Time::from_millis;
+    let clients = [vec![(ms(5), 0), (ms(6), 3)], vec![(ms(1), 1), (ms(3), 2)]];
+    let requests = of(requests.into_iter()).with_clients(&clients);
+    let setup = Setup {
+        costs,
+        arrivals: Arrivals::Thinking,
+        before: Time(1),
+        old: Some(Scheme::SlowOnly),
+        ..setup(u64::MAX / 2)
+    };
+    // The write goes to the fast device at 1 ms. The reads come at 3, 5 and, 1 ms after the answer to the first, 24.
+    let took = responses(&setup, &Scheme::FastOnly, &requests);
+    assert_eq!(took, [ms(18), ms(1), ms(10), ms(10)]);
+}
+
+/// A device without cost per byte.
+fn free() -> DeviceCost {
+    DeviceCost::seconds_per_gb(0.0, 0.0)
 }
 
 /// A scheme that keeps copies and never moves data.

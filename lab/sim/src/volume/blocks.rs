@@ -5,8 +5,8 @@
 //!                                     ^
 //!         its location, the choice of a baseline, or the page cache
 //! ```
-//! Requests are issued by `depth` clients that wait for answers (closed), or at the times of the trace (open). A block
-//! is placed at its first request, on targets in weighted turns. Data that the trace reads before it writes them may be
+//! Requests are issued by `depth` clients that wait for answers (closed), at the times of the trace (open), or by the
+//! clients of a recording with their pauses (thinking). A block is placed at its first request, on targets in weighted turns. Data that the trace reads before it writes them may be
 //! placed before the first request.
 
 mod baseline;
@@ -37,7 +37,7 @@ use policy::tier::split::Split;
 use policy::tier::{Location, Region};
 use policy::volume::FileEvent;
 use policy::{FileId, TargetId, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// When requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +54,8 @@ pub enum Arrivals {
         /// Speed relative to the trace.
         speed: f64,
     },
+    /// By the clients of [`Requests::with_clients`], which wait for the answers of reads only.
+    Thinking,
 }
 
 /// Parameters of the replay.
@@ -72,6 +74,8 @@ pub struct Blocks {
     pub before: Time,
     /// Share of the new blocks that each target gets.
     pub weights: Vec<f64>,
+    /// Share of the old blocks that each target has, if it differs.
+    pub old_weights: Option<Vec<f64>>,
     /// Placement by a scheme other than the volume's machine.
     pub baseline: Option<Baseline>,
     /// Page cache between requests and devices, if any.
@@ -97,7 +101,12 @@ pub(super) struct Playing<'a> {
     files: Vec<FileId>,
     /// Block of each file, by number of the file.
     blocks: Vec<u32>,
+    /// Number of issued requests.
     next: usize,
+    /// Next requests of clients that think, by time.
+    ready: BTreeSet<(Time, usize)>,
+    /// Response time of each request.
+    took: Vec<Time>,
     under_way: BTreeMap<usize, UnderWay>,
     /// Bytes of each block that requests under way read or write: a move need not read them.
     at_hand: BTreeMap<FileId, u64>,
@@ -120,12 +129,18 @@ pub fn play(setup: Setup, blocks: &Blocks, requests: &Requests) -> Played {
     play_with(setup, blocks, requests, false).0
 }
 
-/// Replays as [`play`]; returns the events and actions of the tiers' machine as well.
-pub fn play_logged(setup: Setup, blocks: &Blocks, requests: &Requests) -> (Played, Vec<Logged>) {
-    play_with(setup, blocks, requests, true)
+/// Replays as [`play`]; returns the response time of each request.
+pub fn responses(setup: Setup, blocks: &Blocks, requests: &Requests) -> Vec<Time> {
+    play_with(setup, blocks, requests, false).2
 }
 
-fn play_with(mut setup: Setup, blocks: &Blocks, requests: &Requests, logged: bool) -> (Played, Vec<Logged>) {
+/// Replays as [`play`]; returns the events and actions of the tiers' machine as well.
+pub fn play_logged(setup: Setup, blocks: &Blocks, requests: &Requests) -> (Played, Vec<Logged>) {
+    let (played, log, _) = play_with(setup, blocks, requests, true);
+    (played, log)
+}
+
+fn play_with(mut setup: Setup, blocks: &Blocks, requests: &Requests, logged: bool) -> (Played, Vec<Logged>, Vec<Time>) {
     let targets = std::mem::take(&mut setup.targets);
     let mut world = World::new(&setup, targets);
     if let Some(tiers) = world.volume.tiers_mut().filter(|_| logged) {
@@ -134,7 +149,7 @@ fn play_with(mut setup: Setup, blocks: &Blocks, requests: &Requests, logged: boo
     world.playing = Some(Box::new(Playing::new(blocks, requests)));
     world.run();
     let log = world.volume.tiers().map_or_else(Vec::new, |tiers| tiers.log.lines().to_vec());
-    (world.played(), log)
+    (world.played(), log, world.playing.map_or_else(Vec::new, |playing| playing.took))
 }
 
 impl<'a> Playing<'a> {
@@ -151,6 +166,8 @@ impl<'a> Playing<'a> {
             files,
             blocks,
             next: 0,
+            ready: BTreeSet::new(),
+            took: vec![Time::ZERO; requests.len()],
             under_way: BTreeMap::new(),
             at_hand: BTreeMap::new(),
             says: of.baseline.map(|baseline| Says::new(baseline, of.bytes)),
@@ -198,8 +215,10 @@ impl<'a> Playing<'a> {
 
 impl World<'_> {
     pub(super) fn prepare_blocks(&mut self) {
-        let Some(playing) = &self.playing else { return };
+        let Some(playing) = &mut self.playing else { return };
         let (of, requests) = (playing.of, playing.requests);
+        playing.first = of.before;
+        let split = of.old_weights.as_deref().map(|old| std::mem::replace(&mut playing.split, Split::new(old)));
         if of.before > Time::ZERO {
             let first = requests.first_writes();
             let mut there: Vec<u32> = (0..first.len() as u32).filter(|&at| !first[at as usize]).collect();
@@ -207,25 +226,43 @@ impl World<'_> {
             Rng::new(1, 0).shuffle(&mut there);
             there.into_iter().for_each(|at| _ = self.block(at));
         }
+        self.playing.iter_mut().zip(split).for_each(|(playing, split)| playing.split = split);
         let clients = match of.arrivals {
             Arrivals::Closed { depth, .. } => depth.max(1),
             Arrivals::Open { .. } => 1,
+            Arrivals::Thinking => return requests.firsts().for_each(|(pause, n)| self.thinks(of.before + pause, n)),
         };
         (0..clients.min(requests.len())).for_each(|_| self.events.push(of.before, Rank::Arrival, Happening::Issue));
-        self.playing.iter_mut().for_each(|playing| playing.first = of.before);
+    }
+
+    /// Sets the time of the next request of a client that thinks.
+    fn thinks(&mut self, until: Time, request: usize) {
+        self.playing.iter_mut().for_each(|playing| _ = playing.ready.insert((until, request)));
+        self.events.push(until, Rank::Arrival, Happening::Issue);
+    }
+
+    /// Lets the client of a request go on after it.
+    fn goes_on(&mut self, request: usize) {
+        let Some(playing) = &self.playing else { return };
+        match (playing.of.arrivals, playing.requests.follower(request)) {
+            (Arrivals::Closed { think, .. }, _) => self.events.push(self.now + think, Rank::Arrival, Happening::Issue),
+            (Arrivals::Thinking, Some((pause, next))) => self.thinks(self.now + pause, next),
+            _ => {}
+        }
     }
 
     /// Issues the next request.
     pub(super) fn issue(&mut self) {
         let now = self.now;
         let Some(playing) = &mut self.playing else { return };
-        let (of, requests, n) = (playing.of, playing.requests, playing.next);
-        if n == requests.len() {
+        let (of, requests) = (playing.of, playing.requests);
+        if playing.next == requests.len() {
             return;
         }
         if let Some(until) = playing.rests(now) {
             return self.events.push(until, Rank::Arrival, Happening::Issue);
         }
+        let n = playing.ready.pop_first().map_or(playing.next, |(_, n)| n);
         playing.next += 1;
         playing.under_way.insert(n, UnderWay { since: now, waiting: 1, until: now });
         if let Some(says) = &mut playing.says {
@@ -247,6 +284,9 @@ impl World<'_> {
         }
         self.issuing = false;
         self.waits_no_longer(n);
+        if matches!(of.arrivals, Arrivals::Thinking) && requests.get(n).write {
+            self.goes_on(n);
+        }
     }
 
     fn piece(&mut self, request: usize, piece: Piece, write: bool, ends_request: bool) {
@@ -300,15 +340,17 @@ impl World<'_> {
         let now = self.now;
         let Some(playing) = &mut self.playing else { return };
         let Some(of) = playing.under_way.remove(&request) else { return };
+        playing.took[request] = now.since(of.since);
         if request as u64 >= playing.of.warm_up {
-            playing.counts.latencies.add(now.since(of.since));
+            playing.counts.latencies.add(playing.took[request]);
         }
         for piece in playing.requests.pieces(request) {
             playing.at_hand.remove(&playing.files[piece.at as usize]);
         }
         playing.end = now;
-        if let Arrivals::Closed { think, .. } = playing.of.arrivals {
-            self.events.push(now + think, Rank::Arrival, Happening::Issue);
+        let went_on = matches!(playing.of.arrivals, Arrivals::Thinking) && playing.requests.get(request).write;
+        if !went_on {
+            self.goes_on(request);
         }
     }
 

@@ -301,6 +301,7 @@ impl Tier {
             free_moves: self.free_moves,
             rest,
             before: self.before,
+            old: None,
             slow_bytes: devices.slow_size.map(size),
             copies_free_percent: COPIES_FREE_PERCENT,
             page_cache,

@@ -35,6 +35,10 @@ pub struct Requests {
     locations: Vec<Location>,
     numbers: BTreeMap<Location, u32>,
     first_ns: Option<u64>,
+    /// First request of each client, with the pause before it.
+    firsts: Vec<(Time, usize)>,
+    /// Next request of each request's client, with the pause before it.
+    followers: Vec<Option<(Time, usize)>>,
 }
 
 impl Requests {
@@ -61,6 +65,26 @@ impl Requests {
         }
         let time = Time(record.time_ns.saturating_sub(first_ns));
         self.requests.push(Request { time, write: record.op == Op::Write, end: self.pieces.len() });
+    }
+
+    /// Divides the requests into clients: for each the numbers of its requests, with times that grow by its pauses.
+    pub fn with_clients(mut self, clients: &[Vec<(Time, usize)>]) -> Requests {
+        self.followers = vec![None; self.requests.len()];
+        self.firsts = clients.iter().filter_map(|client| client.first().copied()).collect();
+        for pair in clients.iter().flat_map(|client| client.windows(2)) {
+            self.followers[pair[0].1] = Some((pair[1].0.since(pair[0].0), pair[1].1));
+        }
+        self
+    }
+
+    /// First request of each client, with the pause before it.
+    pub(super) fn firsts(&self) -> impl Iterator<Item = (Time, usize)> + '_ {
+        self.firsts.iter().copied()
+    }
+
+    /// Returns the next request of a request's client, with the pause before it.
+    pub(super) fn follower(&self, request: usize) -> Option<(Time, usize)> {
+        self.followers.get(request).copied().flatten()
     }
 
     /// Repeats the requests `times` times, one after the other.
