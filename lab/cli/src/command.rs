@@ -11,8 +11,11 @@ mod trace;
 mod tune;
 
 use crate::failure::{Failure, Result};
+use crate::table::Answer;
 use clap::{CommandFactory, Parser, Subcommand};
+use node::control::Problem;
 use rustix::time::{ClockId, clock_gettime};
+use std::ffi::OsString;
 use std::path::Path;
 use terminal::EXIT_CODES;
 use terminal::completions::Completions;
@@ -67,13 +70,38 @@ EXAMPLES:
 }
 
 impl Command {
-    /// The answer of a simulation, of a plot or of a census, as JSON; `None` for other commands.
-    fn json(&self) -> Result<Option<serde_json::Value>> {
+    /// Parses the words of a command, without `entrepot-lab`.
+    fn parse(words: impl Iterator<Item: Into<OsString> + Clone>) -> std::result::Result<Command, clap::Error> {
+        let name = std::iter::once(OsString::from("entrepot-lab"));
+        Ok(Cli::try_parse_from(name.chain(words.map(Into::into)))?.command)
+    }
+
+    /// The answer of a simulation, of a plot or of a census, without remarks.
+    fn answer(&self) -> Result<Answer> {
         match self {
-            Command::Sim(c) => c.json(),
-            Command::Rules(c) => c.json(),
-            Command::Trace(c) => c.json(),
-            _ => Ok(None),
+            Command::Sim(c) => c.quiet_answer(),
+            Command::Rules(c) => c.answer(),
+            Command::Trace(c) => c.answer(),
+            _ => Err(no_answer()),
+        }
+    }
+}
+
+fn no_answer() -> Failure {
+    let problem = Problem::wrong("the command has no answer for programs").so("nothing was run");
+    problem.try_this("run it with `entrepot-lab`").into()
+}
+
+/// Returns the answer of a command instead of printing it, without remarks. Help is an answer, too.
+pub fn answer(words: &[OsString]) -> Result<Answer> {
+    match Command::parse(words.iter()) {
+        Ok(command) => command.answer(),
+        Err(help) if !help.use_stderr() => Ok(Answer::Text(help.to_string())),
+        Err(error) => {
+            let text = error.to_string();
+            let cause = text.trim_start_matches("error: ").split("\n\nUsage:").next().unwrap_or_default();
+            let cause = cause.split_whitespace().collect::<Vec<_>>().join(" ");
+            Err(Problem::wrong(cause).so("nothing was simulated").try_this("see the `--help` of the command").into())
         }
     }
 }

@@ -39,17 +39,6 @@ pub fn answer<R>(
     }
 }
 
-/// Writes rows in the chosen format.
-pub fn write<R>(
-    output: Output,
-    columns: &[Column<'_, R>],
-    rows: &[R],
-    text: impl FnOnce() -> String,
-    json: impl FnOnce() -> Value,
-) -> Result<u8> {
-    answer(output, columns, rows, text, json).write()
-}
-
 /// Formats one row as text: a line for each column.
 pub fn sheet<R>(columns: &[Column<'_, R>], row: &R) -> String {
     let line = |column| match &lines(std::slice::from_ref(column), std::slice::from_ref(row))[..] {

@@ -10,10 +10,10 @@ mod text;
 mod verdict;
 
 use super::executor::{self, Answer, Executor, Inputs};
-use super::{Cli, Command, seconds, write_file};
+use super::{Command, seconds, write_file};
 use crate::failure::{Failure, Result};
-use crate::shown;
-use clap::{Args, Parser};
+use crate::{shown, table};
+use clap::Args;
 use description::{Descriptions, Experiment};
 use node::control::Problem;
 use rustix::time::ClockId;
@@ -242,19 +242,20 @@ struct Kept {
 
 fn answer(words: &[String], inputs: &Inputs) -> Answer<Kept> {
     let before = seconds(ClockId::ThreadCPUTime);
-    let answer = parsed(words)?.json().map_err(|failure| match failure {
-        Failure::Problem(problem) => problem.cause,
-        other => format!("{other:?}"),
-    })?;
+    let answer = match parsed(words)?.answer() {
+        Ok(table::Answer::Json(answer)) => answer,
+        Ok(table::Answer::Text(_)) => return Err("the command has no answer in JSON".into()),
+        Err(Failure::Problem(problem)) => return Err(problem.cause),
+        Err(other) => return Err(format!("{other:?}")),
+    };
     let cpu_s = seconds(ClockId::ThreadCPUTime) - before;
-    let answer = answer.ok_or("the command has no answer in JSON")?;
     Ok(Kept { command: words.join(" "), inputs: inputs.clone(), cpu_s, answer })
 }
 
 /// Parses a command of a description.
 fn parsed(words: &[String]) -> Answer<Command> {
-    let all = std::iter::once("entrepot-lab").chain(words.iter().map(String::as_str)).chain(["--output", "json"]);
-    Ok(Cli::try_parse_from(all).map_err(|error| error.to_string())?.command)
+    let all = words.iter().map(String::as_str).chain(["--output", "json"]);
+    Command::parse(all).map_err(|error| error.to_string())
 }
 
 /// Parses a part and the number of parts.

@@ -108,18 +108,15 @@ impl Rules {
                 Base::Paper => rules::PAPER,
             })?,
             Verb::Check { file } => shown::text(&check(&read(file)?))?,
-            Verb::Plot { file, output, across, up, format } => {
-                return plot(&read(file)?, output, across, up.as_deref(), *format)?.write();
-            }
+            Verb::Plot { .. } => return self.answer()?.write(),
         }
         Ok(0)
     }
 
-    /// The plot as JSON.
-    pub fn json(&self) -> Result<Option<serde_json::Value>> {
-        let Verb::Plot { file, output, across, up, format } = &self.verb else { return Ok(None) };
-        let answer = plot(&read(file)?, output, across, up.as_deref(), *format)?;
-        Ok(if let Answer::Json(value) = answer { Some(value) } else { None })
+    /// Answer of `rules plot`; other verbs have none for programs.
+    pub fn answer(&self) -> Result<Answer> {
+        let Verb::Plot { file, output, across, up, format } = &self.verb else { return Err(super::no_answer()) };
+        plot(&read(file)?, output, across, up.as_deref(), *format)
     }
 }
 

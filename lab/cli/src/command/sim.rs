@@ -20,7 +20,6 @@ use crate::shown;
 use crate::table::{Answer, Output};
 use clap::{Args, Subcommand};
 use node::control::Problem;
-use serde_json::Value;
 use sim::replay::SurveyError;
 use sim::setup::SetupError;
 use sim::simulate::SimulateError;
@@ -67,34 +66,34 @@ enum Verb {
 impl Sim {
     pub fn run(self) -> Result<u8> {
         match self.verb {
-            Verb::Burst(burst) => burst.answer()?.write(),
-            Verb::Cache(cache) => cache.run(),
             Verb::Center(center) => center.run(),
-            Verb::Cluster(cluster) => cluster.run(),
-            Verb::Connections(connections) => connections.answer()?.write(),
             Verb::Disk(disk) => disk.run(),
-            Verb::Recovery(recovery) => recovery.answer()?.write(),
-            Verb::Replacement(replacement) => replacement.run(),
-            Verb::Stripe(stripe) => stripe.answer()?.write(),
-            Verb::Tier(tier) => tier.run(),
-            Verb::Volume(volume) => volume.run(),
+            verb => verb.answer()?.write(),
         }
     }
 
-    /// The answer as JSON, without remarks; `None` if the simulator has none.
-    pub fn json(&self) -> Result<Option<Value>> {
+    /// The answer, without remarks.
+    pub fn quiet_answer(&self) -> Result<Answer> {
         QUIET.store(true, Ordering::Relaxed);
-        let answer = match &self.verb {
-            Verb::Burst(burst) => burst.answer()?,
-            Verb::Cache(cache) => cache.answer()?,
-            Verb::Center(center) => center.answer()?.0,
-            Verb::Connections(connections) => connections.answer()?,
-            Verb::Recovery(recovery) => recovery.answer()?,
-            Verb::Stripe(stripe) => stripe.answer()?,
-            Verb::Tier(tier) => tier.answer()?,
-            Verb::Cluster(_) | Verb::Disk(_) | Verb::Replacement(_) | Verb::Volume(_) => return Ok(None),
-        };
-        Ok(if let Answer::Json(value) = answer { Some(value) } else { None })
+        self.verb.answer()
+    }
+}
+
+impl Verb {
+    fn answer(&self) -> Result<Answer> {
+        match self {
+            Verb::Burst(burst) => burst.answer(),
+            Verb::Cache(cache) => cache.answer(),
+            Verb::Center(center) => Ok(center.answer()?.0),
+            Verb::Cluster(cluster) => cluster.answer(),
+            Verb::Connections(connections) => connections.answer(),
+            Verb::Disk(_) => Err(super::no_answer()),
+            Verb::Recovery(recovery) => recovery.answer(),
+            Verb::Replacement(replacement) => replacement.answer(),
+            Verb::Stripe(stripe) => stripe.answer(),
+            Verb::Tier(tier) => tier.answer(),
+            Verb::Volume(volume) => volume.answer(),
+        }
     }
 }
 

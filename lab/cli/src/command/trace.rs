@@ -5,6 +5,7 @@ mod stats;
 
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
+use crate::table::Answer;
 use clap::{Args, Subcommand, ValueEnum};
 use node::control::Problem;
 use serde_json::json;
@@ -45,10 +46,10 @@ impl Trace {
         }
     }
 
-    /// The census as JSON; `None` for other verbs.
-    pub fn json(&self) -> Result<Option<serde_json::Value>> {
-        let Verb::Stats(stats) = &self.verb else { return Ok(None) };
-        Ok(if let crate::table::Answer::Json(value) = stats.answer()? { Some(value) } else { None })
+    /// Answer of `trace stats`; other verbs have none for programs.
+    pub fn answer(&self) -> Result<Answer> {
+        let Verb::Stats(stats) = &self.verb else { return Err(super::no_answer()) };
+        stats.answer()
     }
 }
 

@@ -193,10 +193,6 @@ enum StreamsArg {
 }
 
 impl Cache {
-    pub fn run(self) -> Result<u8> {
-        self.answer()?.write()
-    }
-
     /// One world, or the compared policies, on the named traces.
     pub fn answer(&self) -> Result<Answer> {
         let setup = self.setup()?;

@@ -2,7 +2,7 @@
 
 use super::words::span;
 use crate::failure::Result;
-use crate::table::{self, Column, Output, column};
+use crate::table::{self, Answer, Column, Output, column};
 use clap::Args;
 use node::control::Problem;
 use policy::Time;
@@ -70,7 +70,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn run(self) -> Result<u8> {
+    pub fn answer(&self) -> Result<Answer> {
         if let Some(few) = self.nodes.iter().find(|nodes| **nodes < self.gone) {
             let problem = Problem::wrong(format!("{} of {few} nodes cannot fail", self.gone));
             return Err(problem.so("nothing was simulated").try_this("give --gone a smaller number").into());
@@ -78,7 +78,7 @@ impl Cluster {
         let figures: Vec<Figures> = self.nodes.iter().map(|nodes| run(&self.setup(*nodes))).collect();
         let columns = columns();
         let json = || table::json(&columns, &figures);
-        table::write(self.output, &columns, &figures, || text(&columns, &figures), json)
+        Ok(table::answer(self.output, &columns, &figures, || text(&columns, &figures), json))
     }
 
     fn setup(&self, nodes: u32) -> Setup {

@@ -1,12 +1,11 @@
 //! `entrepot-lab sim replacement`: miss ratios of replacement policies.
 
 use super::traces::TraceArgs;
-use super::{setup_problem, survey_problem};
+use super::{remark, setup_problem, survey_problem};
 use crate::chart::{Along, Chart, Series, Shape};
 use crate::command::{seconds, write_file};
 use crate::failure::{Failure, Result};
-use crate::table::{self, Output, column};
-use crate::{shown, table::Column};
+use crate::table::{self, Answer, Column, Output, column};
 use clap::Args;
 use node::control::Problem;
 use rustix::time::ClockId;
@@ -71,7 +70,7 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    pub fn run(self) -> Result<u8> {
+    pub fn answer(&self) -> Result<Answer> {
         let policies = self.policies()?;
         let block = u32::try_from(self.block).ok().filter(|block| block % 512 == 0);
         let block = block.ok_or_else(|| Problem::wrong("--block is no multiple of 512 below 4 GiB"))?;
@@ -89,24 +88,28 @@ impl Replacement {
             .map_err(|error| setup_problem(&error))?;
         let (began, sequence) = (seconds(ClockId::ProcessCPUTime), self.sequence(block)?);
         let decoded = seconds(ClockId::ProcessCPUTime) - began;
-        eprintln!(
-            "trace      {} requests, {} accesses to {} blocks; decoded at {:.2} million accesses per CPU-second",
-            sequence.requests(),
-            sequence.accesses().len(),
-            sequence.blocks(),
-            sequence.accesses().len() as f64 / decoded / 1e6
-        );
+        let [requests, accesses, blocks] =
+            [sequence.requests(), sequence.accesses().len() as u64, sequence.blocks() as u64];
+        let speed = accesses as f64 / decoded / 1e6;
+        say(&format!(
+            "trace      {requests} requests, {accesses} accesses to {blocks} blocks; decoded at {speed:.2} million \
+             accesses per CPU-second"
+        ))?;
         let capacities = capacities((!self.curve).then_some(&sizes[..]), &sequence, block);
         let began = seconds(ClockId::ProcessCPUTime);
         let samples = self.sample.map(|share| Samples::draw(&sequence, share, self.samples));
         let curves = curves(&policies, &capacities, &sequence, samples.as_ref(), self.threads);
         let took = seconds(ClockId::ProcessCPUTime) - began;
         let caches = policies.len() * capacities.len();
-        eprintln!("simulated  {caches} caches in {took:.3} CPU-seconds");
+        say(&format!("simulated  {caches} caches in {took:.3} CPU-seconds"))?;
         if let Some(path) = &self.plot {
             write_file(path, &self.drawn(&curves, block))?;
         }
-        self.show(&curves, &capacities, &sequence)
+        let worst = curves.iter().flat_map(|curve| &curve.points).map(|point| point.error).fold(0.0, f64::max);
+        if self.sample.is_some() {
+            say(&format!("error      at most {worst:.4} (two standard errors over {} samples)", self.samples))?;
+        }
+        Ok(self.shown(&curves, &capacities, &sequence))
     }
 
     fn drawn(&self, curves: &[Curve], block: u32) -> String {
@@ -147,12 +150,12 @@ impl Replacement {
         let read = Sequence::read(readers, block, self.traces.limit_requests, self.reads_only);
         let (sequence, accounts) = read.map_err(|error| survey_problem(&error))?;
         for account in accounts.iter().filter(|account| account.skipped_sum() > 0) {
-            eprintln!("skipped    {} malformed records", account.skipped_sum());
+            say(&format!("skipped    {} malformed records", account.skipped_sum()))?;
         }
         Ok(sequence)
     }
 
-    fn show(&self, curves: &[Curve], capacities: &[usize], sequence: &Sequence) -> Result<u8> {
+    fn shown(&self, curves: &[Curve], capacities: &[usize], sequence: &Sequence) -> Answer {
         type Row<'a> = (&'a Curve, &'a Point);
         let rows: Vec<Row<'_>> =
             curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point))).collect();
@@ -165,7 +168,7 @@ impl Replacement {
                 let [requests, accesses, bytes] =
                     [sequence.requests(), sequence.accesses().len() as u64, sequence.bytes()];
                 let points: Vec<_> = points.collect();
-                shown::json(&json!({ "requests": requests, "accesses": accesses, "bytes": bytes, "points": points }))?;
+                Answer::Json(json!({ "requests": requests, "accesses": accesses, "bytes": bytes, "points": points }))
             }
             Output::Csv => {
                 let columns = [
@@ -174,7 +177,7 @@ impl Replacement {
                     column("miss_ratio", |(_, point): &Row<'_>| point.miss_ratio).digits(6),
                     column("error", |(_, point): &Row<'_>| point.error).digits(6),
                 ];
-                shown::text(&table::csv(&columns, &rows))?;
+                Answer::Text(table::csv(&columns, &rows))
             }
             Output::Text if self.curve => {
                 let sizes: Vec<_> = (0..capacities.len()).collect();
@@ -183,7 +186,7 @@ impl Replacement {
                     .iter()
                     .map(|curve| column("", |at: &usize| curve.points[*at].miss_ratio).shown(curve.policy.text(), 4));
                 let columns: Vec<Column<'_, usize>> = std::iter::once(first).chain(others).collect();
-                shown::text(&table::text(&columns, &sizes))?;
+                Answer::Text(table::text(&columns, &sizes))
             }
             Output::Text => {
                 let first = column("", |curve: &Curve| curve.policy.text()).shown("misses at", 0);
@@ -192,15 +195,15 @@ impl Replacement {
                         .shown(format!("{}", curves[0].points[at].capacity), 4)
                 });
                 let columns: Vec<Column<'_, Curve>> = std::iter::once(first).chain(others).collect();
-                shown::text(&table::text(&columns, curves))?;
+                Answer::Text(table::text(&columns, curves))
             }
         }
-        let worst = rows.iter().map(|(_, point)| point.error).fold(0.0, f64::max);
-        if self.sample.is_some() {
-            eprintln!("error      at most {worst:.4} (two standard errors over {} samples)", self.samples);
-        }
-        Ok(0)
     }
+}
+
+/// Writes a remark to standard error.
+fn say(text: &str) -> Result<()> {
+    remark(Output::Json, &format!("{text}\n"))
 }
 
 /// Refuses a chart that could not be written, before anything is simulated.

@@ -159,10 +159,6 @@ impl Settable for Case {
 }
 
 impl Tier {
-    pub fn run(self) -> Result<u8> {
-        self.answer()?.write()
-    }
-
     fn block_bytes(&self) -> Result<u64> {
         let block_bytes = self.devices.stripe;
         if !(512..=1 << 30).contains(&block_bytes) || !block_bytes.is_multiple_of(512) {

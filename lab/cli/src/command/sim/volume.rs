@@ -4,7 +4,7 @@ use super::survey_problem;
 use super::traces::{NamedTrace, TraceArgs};
 use super::words::{size, span};
 use crate::failure::{Failure, Result};
-use crate::table::{self, Column, Output, column};
+use crate::table::{self, Answer, Column, Output, column};
 use clap::Args;
 use engine::volume::{Config, TieringPolicy};
 use node::control::Problem;
@@ -98,7 +98,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    pub fn run(self) -> Result<u8> {
+    pub fn answer(&self) -> Result<Answer> {
         let text = std::fs::read_to_string(&self.file).map_err(|error| {
             Problem::wrong(format!("{} cannot be read: {error}", self.file.display()))
                 .so("nothing was simulated")
@@ -108,7 +108,7 @@ impl Volume {
         let figures = [run(self.setup(&config)?)];
         let columns = columns(&figures[0]);
         let json = || json!({ "figures": figures[0] });
-        table::write(self.output, &columns, &figures, || table::sheet(&columns, &figures[0]), json)
+        Ok(table::answer(self.output, &columns, &figures, || table::sheet(&columns, &figures[0]), json))
     }
 
     fn setup(&self, config: &Config) -> Result<Setup> {
