@@ -1,10 +1,10 @@
-"""Traces, replacement policies and simulated caches of Entrepot's laboratory."""
+"""Traces, replacement policies and simulated worlds of Entrepot's laboratory."""
 
 from os import PathLike
-from typing import Any, Callable, Iterable, Protocol, Sequence, Union, final
+from typing import Any, Callable, Iterable, Literal, Protocol, Sequence, Union, final, overload
 
 __all__ = [
-    "POLICIES", "Table", "Trace", "__version__", "compare", "curve", "generate", "read_trace", "replay", "sim_cache",
+    "POLICIES", "Table", "Trace", "__version__", "compare", "curve", "generate", "read_trace", "replay", "sim",
 ]
 __version__: str
 POLICIES: list[str]
@@ -94,9 +94,16 @@ def curve(
 ) -> Table:
     """A miss-ratio curve, by default over twenty sizes from 0.1 % to all of the footprint."""
 
-def sim_cache(
-    trace: Trace | Sequence[Trace], levels: str | Iterable[str] = ["linux size=5%"], **settings: Any
-) -> dict[str, Any]:
-    """Simulates caches with prefetching over a disk: setup, census, report of `entrepot-lab sim cache --output json`.
-    A level is `"PREFETCHER size=SIZE trigger=... coordinator=... replacement=..."`, the application's first. Settings
-    have the names and values of `[base]` in a grid file: `closed=True`, `disk="ssd-sata"`, `disk_bus_mb_s=80`."""
+@overload
+def sim(world: str, *arguments: object, output: Literal["csv"], **options: Any) -> Table: ...
+@overload
+def sim(world: str, *arguments: object, output: Literal["text"], **options: Any) -> str: ...
+@overload
+def sim(world: str, *arguments: object, output: Literal["json"] = "json", **options: Any) -> Any:
+    """Runs a world of `entrepot-lab sim` with the words of the command line, and returns what it prints: `--output
+    json` as Python's values, `csv` as a table. The worlds are burst, cache, center, cluster, connections, recovery,
+    replacement, stripe (`"stripe run"`), tier and volume; `sim("tier", help=True, output="text")` has the options.
+
+    `l1_size="5%"` is `--l1-size 5%`, `open=True` is `--open`, a list gives an option several times, and
+    `sweep={"hot": [1, 3]}` is `--sweep hot=1,3`. `trace=` takes traces in memory as well as files; other arguments are
+    files without a name: `sim("volume", "volume.toml")`."""

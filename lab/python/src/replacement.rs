@@ -4,7 +4,7 @@ use crate::arguments::{Block, CacheSize, Several};
 use crate::errors::{failed, wrong};
 use crate::table::Table;
 use crate::trace::readers;
-use arrow_array::types::Int8Type;
+use arrow_array::types::Int32Type;
 use arrow_array::{DictionaryArray, Float64Array, UInt64Array};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -158,7 +158,7 @@ pub fn compare<'py>(
         names.extend(of_one.iter().map(|_| policy.name()));
         points.extend(of_one);
     }
-    let names: DictionaryArray<Int8Type> = names.iter().map(String::as_str).collect();
+    let names: DictionaryArray<Int32Type> = names.iter().map(String::as_str).collect();
     Ok(Table::new(vec![
         ("policy", Arc::new(names)),
         ("blocks", Arc::new(UInt64Array::from_iter_values(points.iter().map(|p| p.capacity as u64)))),

@@ -2,8 +2,8 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
-use arrow_array::types::Int8Type;
-use arrow_array::{Array, ArrayRef, StringArray, StructArray};
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, DictionaryArray, Float64Array, StringArray, StructArray, UInt64Array};
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::{PyImportError, PyKeyError};
 use pyo3::prelude::*;
@@ -24,6 +24,20 @@ impl Table {
             (Arc::new(field), column)
         });
         Table { columns: StructArray::from(named.collect::<Vec<_>>()) }
+    }
+
+    /// The table of comma-separated values with headings. A number that is missing is not a number.
+    pub fn of_csv(py: Python<'_>, text: &str) -> PyResult<Table> {
+        let file = py.import("io")?.call_method1("StringIO", (text,))?;
+        let rows: Vec<Vec<String>> = py
+            .import("csv")?
+            .call_method1("reader", (file,))?
+            .try_iter()?
+            .map(|row| row?.extract())
+            .collect::<PyResult<_>>()?;
+        let Some((names, rows)) = rows.split_first() else { return Err(super::errors::wrong("the table is empty")) };
+        let cells = |at: usize| column(rows.iter().map(move |row| row[at].as_str()));
+        Ok(Table::new(names.iter().enumerate().map(|(at, name)| (name.as_str(), cells(at))).collect()))
     }
 
     /// The column with this name. A wrong name is a bug of the caller.
@@ -59,7 +73,7 @@ impl Table {
     /// A column: numbers as a memoryview, words as a list.
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let column = self.named(name)?;
-        let Some(of_words) = column.as_dictionary_opt::<Int8Type>() else { return numbers(py, column) };
+        let Some(of_words) = column.as_dictionary_opt::<Int32Type>() else { return numbers(py, column) };
         let words = of_words.downcast_dict::<StringArray>().into_iter().flatten().flatten();
         Ok(PyList::new(py, words.collect::<Vec<_>>())?.into_any())
     }
@@ -80,7 +94,7 @@ impl Table {
         let pandas = py.import("pandas").map_err(|_| PyImportError::new_err(why))?;
         let (numpy, dict) = (py.import("numpy")?, PyDict::new(py));
         for (name, column) in self.columns.column_names().iter().zip(self.columns.columns()) {
-            let series = match column.as_dictionary_opt::<Int8Type>() {
+            let series = match column.as_dictionary_opt::<Int32Type>() {
                 None => numpy.call_method1("asarray", (numbers(py, column)?,))?,
                 Some(of_words) => {
                     let words: Vec<_> = of_words.values().as_string::<i32>().iter().flatten().collect();
@@ -108,6 +122,18 @@ impl Table {
     }
 }
 
+/// A column of counts, of numbers, or else of words.
+fn column<'a>(cells: impl Iterator<Item = &'a str> + Clone) -> ArrayRef {
+    let number = |cell: &str| if cell.is_empty() { Ok(f64::NAN) } else { cell.parse() };
+    if let Ok(counts) = cells.clone().map(str::parse).collect::<Result<Vec<u64>, _>>() {
+        Arc::new(UInt64Array::from(counts))
+    } else if let Ok(numbers) = cells.clone().map(number).collect::<Result<Vec<f64>, _>>() {
+        Arc::new(Float64Array::from(numbers))
+    } else {
+        Arc::new(cells.collect::<DictionaryArray<Int32Type>>())
+    }
+}
+
 /// The numbers of a column as a memoryview.
 fn numbers<'py>(py: Python<'py>, column: &dyn Array) -> PyResult<Bound<'py, PyAny>> {
     let data = column.to_data();
@@ -116,7 +142,7 @@ fn numbers<'py>(py: Python<'py>, column: &dyn Array) -> PyResult<Bound<'py, PyAn
         DataType::UInt32 => "I",
         DataType::UInt16 => "H",
         DataType::UInt8 => "B",
-        DataType::Int8 => "b",
+        DataType::Int32 => "i",
         DataType::Float64 => "d",
         other => unreachable!("no table has a column of {other}"),
     };

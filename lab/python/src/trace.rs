@@ -4,8 +4,8 @@ use crate::arguments::Block;
 use crate::errors::{failed, wrong};
 use crate::table::Table;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int8Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
-use arrow_array::{DictionaryArray, Int8Array, PrimitiveArray, StringArray, types::ArrowPrimitiveType};
+use arrow_array::types::{Int32Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{DictionaryArray, Int32Array, PrimitiveArray, StringArray, types::ArrowPrimitiveType};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use sim::simulate::{Workload, reader};
@@ -41,7 +41,7 @@ fn columns(records: &[Record]) -> Table {
     fn column<T: ArrowPrimitiveType>(records: &[Record], of: fn(&Record) -> T::Native) -> Arc<PrimitiveArray<T>> {
         Arc::new(PrimitiveArray::from_iter_values(records.iter().map(of)))
     }
-    let codes = Int8Array::from_iter_values(records.iter().map(|r| r.op as i8));
+    let codes = Int32Array::from_iter_values(records.iter().map(|r| r.op as i32));
     let ops = DictionaryArray::new(codes, Arc::new(StringArray::from_iter_values(OPS.map(|(_, word)| word))));
     Table::new(vec![
         ("time_ns", column::<UInt64Type>(records, |r| r.time_ns)),
@@ -63,7 +63,8 @@ pub fn records(table: &Table) -> impl Iterator<Item = Record> + Clone + Send + u
     let (time_ns, offset) = (of::<UInt64Type>(table, "time_ns"), of::<UInt64Type>(table, "offset"));
     let (length, client) = (of::<UInt32Type>(table, "length"), of::<UInt32Type>(table, "client"));
     let (file, device) = (of::<UInt32Type>(table, "file"), of::<UInt16Type>(table, "device"));
-    let (ops, flags) = (table.column("op").as_dictionary::<Int8Type>().keys().clone(), of::<UInt8Type>(table, "flags"));
+    let (ops, flags) =
+        (table.column("op").as_dictionary::<Int32Type>().keys().clone(), of::<UInt8Type>(table, "flags"));
     (0..time_ns.len()).map(move |at| Record {
         time_ns: time_ns.value(at),
         offset: offset.value(at),

@@ -1,9 +1,12 @@
 """Figures of the package equal those of entrepot-lab (its path is in ENTREPOT_LAB), and Python policies built-in ones."""
 
 import collections
+import csv
 import importlib.util
+import io
 import json
 import os
+import pathlib
 import subprocess
 import tempfile
 import unittest
@@ -130,21 +133,90 @@ class Replacement(unittest.TestCase):
             (ValueError, "workload `tpcc`: choose oltp", lambda: lab.generate("tpcc")),
             (ValueError, "no format `xls`.*choose", lambda: lab.read_trace("a", "xls")),
             (FileNotFoundError, "/no/file.*check", lambda: lab.read_trace("/no/file")),
-            (ValueError, "setting `dsk`: unknown field.*`disk`", lambda: lab.sim_cache(trace, dsk="none")),
-            (ValueError, "setting `block`.*a string", lambda: lab.sim_cache(trace, block=4096)),
-            (ValueError, "prefetch", lambda: lab.sim_cache(trace, ["lnux"])),
+            (ValueError, "unexpected argument '--dsk'.*--disk.*nothing was", lambda: lab.sim("cache", dsk="none")),
+            (ValueError, "unrecognized subcommand 'tears'.*'tier'", lambda: lab.sim("tears")),
+            (ValueError, "prefetch", lambda: lab.sim("cache", trace=trace, l1="lnux")),
+            (FileNotFoundError, "/no/file.*check the path", lambda: lab.sim("cache", trace="/no/file")),
         ]:
             with self.subTest(message), self.assertRaisesRegex(error, message):
                 call()
 
 
-class Caches(unittest.TestCase):
-    def test_a_world_equals_the_command_s(self):
-        workloads, levels = ["multi:scale=0.002", WORKLOAD], ["ra size=10%", "sarc size=200% coordinator=pfc"]
-        words = ["sim", "cache", "--closed", "--l1", "ra", "--l1-size", "10%", "--l2", "sarc", "--l2-size", "200%"]
-        words += ["--coordinator", "pfc", "--output", "json"] + [f"--generate={words}" for words in workloads]
-        world = lab.sim_cache([lab.generate(words) for words in workloads], levels, closed=True)
-        self.assertEqual(world, json.loads(command(*words)))
+VOLUME = """
+namespace = "n"
+state = "s"
+[tier.fast]
+[tier.slow]
+[[target]]
+name = "f"
+path = "f"
+tier = "fast"
+[[target]]
+name = "s"
+path = "s"
+tier = "slow"
+[layout]
+segment = "8MiB"
+[tiering]
+policy = "tuned"
+"""
+
+
+class Worlds(unittest.TestCase):
+    def check(self, line, world, *arguments, **options):
+        with self.subTest(line):
+            words = ["sim", *line.split()]
+            self.assertEqual(lab.sim(world, *arguments, **options), json.loads(command(*words, "--output", "json")))
+            table = lab.sim(world, *arguments, output="csv", **options)
+            rows = list(csv.reader(io.StringIO(command(*words, "--output", "csv"))))
+            self.assertEqual((table.columns, len(table)), (rows[0], len(rows) - 1))
+            for name, *cells in zip(*rows):
+                column = table[name]
+                kind = str if isinstance(column, list) else lambda cell: float("nan" if cell == "" else cell)
+                self.assertEqual(str(list(map(kind, column))), str(list(map(kind, cells))), name)
+            text = lab.sim(world, *arguments, output="text", **options)
+            self.assertTrue(command(*words).endswith(text), "without remarks about the trace")
+
+    def test_each_equals_its_command(self):
+        few = dict(step="2s", periods=1, schemes=["bbos", "predicted"])
+        self.check("burst --dwpp 1.6 --congestion low --step 2s --periods 1 --schemes bbos,predicted",
+                   "burst", dwpp=1.6, congestion="low", **few)
+        self.check("cluster --nodes 3 --span 2s --targets 100", "cluster", nodes=[3], span="2s", targets=100)
+        self.check("connections --read --depth 4 --requests 200 --connections 1,4",
+                   "connections", read=True, depth=4, requests=200, connections=(1, 4))
+        self.check("recovery --size 16MiB --count 4", "recovery", size="16MiB", count=4, mid_way=False, seed=None)
+        self.check(f"replacement --generate {WORKLOAD} --policy arc,lru --seed 3",
+                   "replacement", generate=WORKLOAD, policy="arc,lru", seed=3)
+        self.check("stripe model", "stripe model")
+        self.check("stripe run --devices 4 --phases 2x1MiB@9s,9x16KiB@9s --warm-up 1s",
+                   "stripe run", devices=4, phases="2x1MiB@9s,9x16KiB@9s", warm_up="1s")
+        self.check(f"tier --generate {WORKLOAD} --fast-size 20% --schemes ws-ros,tuned --sweep hot=1,3",
+                   "tier", generate=WORKLOAD, fast_size="20%", schemes=["ws-ros", "tuned"], sweep={"hot": [1, 3]})
+
+    def test_files_are_arguments(self):
+        with tempfile.TemporaryDirectory() as directory:
+            volume, jobs = (pathlib.Path(directory, name) for name in ("volume.toml", "log.swf"))
+            volume.write_text(VOLUME)
+            self.check(f"volume {volume} --jobs 1 --requests 50 --files 2 --file-size 64MiB --span 1h",
+                       "volume", volume, jobs=1, requests=50, files=2, file_size="64MiB", span="1h")
+            job = "{} {} 0 {} {} -1 -1 -1 9000 -1 1\n"
+            lines = [job.format(n, n * 500, 600 + n * 7919 % 7000, 1 + n % 16) for n in range(99)]
+            jobs.write_text("; MaxProcs: 40\n" + "".join(lines))
+            self.check(f"center --jobs {jobs} --sweep load=1,2", "center", jobs=jobs, sweep={"load": [1, 2]})
+
+    def test_traces_in_memory_are_those_of_the_command(self):
+        workloads = ["multi:scale=0.002", WORKLOAD]
+        line = "cache --closed --l1 ra --l1-size 10% --l2 sarc --l2-size 200% --coordinator pfc"
+        options = dict(closed=True, l1="ra", l1_size="10%", l2="sarc", l2_size="200%", coordinator="pfc")
+        with tempfile.TemporaryDirectory() as directory:
+            for n, words in enumerate(workloads):
+                path = os.path.join(directory, str(n))
+                command("trace", "generate", words, path)
+                line += f" --trace {path}"
+            self.check(line, "cache", trace=[lab.generate(words) for words in workloads], **options)
+
+    def test_help_is_that_of_the_command(self):
+        self.assertEqual(lab.sim("tier", help=True, output="text"), command("sim", "tier", "--help"))
 
 
 class Guide(unittest.TestCase):
