@@ -24,6 +24,7 @@ use sim::replay::SurveyError;
 use sim::setup::SetupError;
 use sim::simulate::SimulateError;
 use std::sync::atomic::{AtomicBool, Ordering};
+pub use words::size;
 
 /// Simulate caches, prefetchers, disks and computing centres in virtual time
 ///

@@ -1,36 +1,37 @@
-//! `entrepot-lab tune`: searches `[cache]` for the load of a recording, and predicts the gain.
+//! `entrepot-lab tune`: searches `[cache]` or `[tiering]` for the load of a recording, and predicts the gain.
 
 mod judge;
 mod recording;
 mod replay;
 mod search;
+mod tiers;
 
 use crate::failure::Result;
 use crate::shown::{self, Output};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use engine::volume::{Config, Io, Passthrough};
 use judge::{Judgement, READS_MIN};
 use node::control::Problem;
-use policy::cache::LevelConfig;
 use recording::Recording;
-use search::Keys;
+use search::{Axis, Space};
 use serde_json::json;
-use sim::setup::Setup;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use tiers::Tiers;
 
 /// Most requests of a recording: each is a file of its own in the replay without a cache.
 const REQUESTS_MAX: usize = 8 << 20;
 
 /// Search better settings of a volume for a recorded load, and predict their gain
 ///
-/// The recording is one of `entrepot trace record`. It is replayed in the simulated volume with today's `[cache]` and
-/// with others. The first half of the reads chooses, the second half judges. The answer is lines for volume.toml, or
+/// The recording is one of `entrepot trace record`. It is replayed in the simulated volume with today's `[cache]` or
+/// `[tiering]` and with others. The first half of the reads chooses, the second half judges. The answer is lines for volume.toml, or
 /// the advice to keep today's setting if a gain is not certain (docs/guide/operate/tune.md).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   entrepot-lab tune volume.toml --trace monday.csv
-  entrepot-lab tune volume.toml --trace monday.csv --cache-max 8GiB --output json")]
+  entrepot-lab tune volume.toml --trace monday.csv --cache-max 8GiB --output json
+  entrepot-lab tune volume.toml --trace monday.csv --section tiering --fast-size 1TB --slow-size 10TB")]
 pub struct Tune {
     /// The volume's configuration, as it was during the recording.
     #[arg(value_name = "FILE")]
@@ -38,9 +39,18 @@ pub struct Tune {
     /// Recording of `entrepot trace record`.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
+    /// Section to search.
+    #[arg(long, value_enum, default_value = "cache")]
+    section: Section,
     /// Largest size of a cache.
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = size)]
     cache_max: u64,
+    /// Room on each target of the fast tier; without it, that of its file system.
+    #[arg(long, value_name = "SIZE", value_parser = crate::command::sim::size)]
+    fast_size: Option<u64>,
+    /// Room on each target of the slow tier; without it, that of its file system.
+    #[arg(long, value_name = "SIZE", value_parser = crate::command::sim::size)]
+    slow_size: Option<u64>,
     /// Least gain that justifies a change, in percent.
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     margin: f64,
@@ -50,6 +60,14 @@ pub struct Tune {
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Section {
+    /// `[cache]`: block cache and prefetching of the mount.
+    Cache,
+    /// `[tiering]`: moves between two tiers.
+    Tiering,
 }
 
 fn size(text: &str) -> std::result::Result<u64, &'static str> {
@@ -63,7 +81,7 @@ struct Tuned {
     writes: usize,
     /// Settings that were simulated.
     tried: usize,
-    keys: Keys,
+    lines: String,
     judgement: Judgement,
 }
 
@@ -91,10 +109,7 @@ impl Tune {
                 .into());
         }
         let recording = Recording::open(&self.trace, config.layout.inline_max)?;
-        let devices = replay::devices(&config)?;
-        let tuned = self.tune(&recording, &devices, config.cache.level.as_ref(), |keys| {
-            keys.level(&file, &text.parse().unwrap_or_default())
-        })?;
+        let tuned = self.tuned(&recording, &config, &file, &text)?;
         match self.output {
             Output::Json => shown::json(&tuned.json())?,
             Output::Text => shown::text(&tuned.text())?,
@@ -102,13 +117,34 @@ impl Tune {
         Ok(0)
     }
 
-    /// Searches on the first half of the reads, and judges on the second.
+    /// Replays the recording with the section's simulator.
+    fn tuned(&self, recording: &Recording, config: &Config, file: &Path, text: &str) -> Result<Tuned> {
+        let all = recording.requests.len();
+        if self.section == Section::Tiering {
+            let (tiers, segment) = (Tiers::of(config, self.fast_size, self.slow_size)?, config.layout.segment);
+            let [first, whole] = [recording.split, all].map(|count| tiers::requests(recording, count, segment));
+            let space = space("tiering", tiers.axes(segment), file, text);
+            let requests = |count| if count == all { &whole } else { &first };
+            return self.tune(recording, config, &space, |count, of| tiers.replay(of, requests(count)));
+        }
+        let devices = replay::devices(config)?;
+        // A device has no state between runs, so each run has its own.
+        let storage = || devices.storage().map_err(|error| Problem::wrong(error.to_string()));
+        storage()?;
+        self.tune(recording, config, &space("cache", replay::axes(self.cache_max), file, text), |count, of| {
+            let replay = |storage| replay::replay(recording, count, of.cache.level.as_ref(), storage);
+            storage().map(replay).unwrap_or_default()
+        })
+    }
+
+    /// Searches on the first half of the reads, and judges on the second. `replayed` returns the response times of
+    /// that many requests with a configuration.
     fn tune(
         &self,
         recording: &Recording,
-        devices: &Setup,
-        today: Option<&LevelConfig>,
-        level: impl Fn(&Keys) -> Option<LevelConfig>,
+        today: &Config,
+        space: &Space,
+        replayed: impl Fn(usize, &Config) -> Vec<f64>,
     ) -> Result<Tuned> {
         let (all, split) = (recording.requests.len(), recording.split);
         let reads = recording.requests.iter().filter(|request| !request.write).count();
@@ -117,33 +153,37 @@ impl Tune {
             let limits = format!("record longer or shorter: from {READS_MIN} reads to {REQUESTS_MAX} requests");
             return Err(Problem::wrong(cause).so("nothing was tuned").try_this(limits).into());
         }
-        // A device has no state between runs, so each run has its own.
-        let storage = || devices.storage().map_err(|error| Problem::wrong(error.to_string()));
-        storage()?;
-        let replayed = |count, level: Option<&LevelConfig>| {
-            storage().map(|storage| replay::replay(recording, count, level, storage)).unwrap_or_default()
-        };
         let is_read = |n: &usize| !recording.requests[*n].write;
-        let found = search::search(self.cache_max, |keys| {
-            let took_ms = replayed(split, Some(&level(keys)?));
+        let found = space.search(|config| {
+            let took_ms = replayed(split, config);
             let (sum, count) =
                 (0..split).filter(is_read).fold((0.0, 0), |(sum, count), n| (sum + took_ms[n], count + 1));
-            Some(sum / f64::from(count))
+            sum / f64::from(count)
         });
-        let (keys, tried) = found.ok_or_else(|| Problem::failed("no setting of `[cache]` fits this volume.toml"))?;
-        let (before, after) = (replayed(all, today), replayed(all, level(&keys).as_ref()));
+        let refused = || Problem::failed(format!("no setting of `[{}]` fits this volume.toml", space.section));
+        let (keys, tried) = found.ok_or_else(refused)?;
+        let best = space.config(&keys).ok_or_else(refused)?;
+        let (before, after) = (replayed(all, today), replayed(all, &best));
         let judged: Vec<judge::Read> = (split..all)
             .filter(is_read)
             .map(|n| (recording.requests[n].took_ns as f64 / 1e6, before[n], after[n]))
             .collect();
         let judgement = judge::judge(&judged, self.margin / 100.0, self.seed);
-        Ok(Tuned { reads, writes: all - reads, tried, keys, judgement })
+        Ok(Tuned { reads, writes: all - reads, tried, lines: space.lines(&keys), judgement })
     }
+}
+
+/// The values of a section to search. Other keys of `[tiering]` stay; those of `[cache]` belong to today's values.
+fn space(section: &'static str, axes: Vec<Axis>, file: &Path, text: &str) -> Space {
+    let volume: toml::Table = text.parse().unwrap_or_default();
+    let mut kept = volume.get(section).and_then(toml::Value::as_table).cloned().unwrap_or_default();
+    kept.retain(|key, _| section != "cache" && axes.iter().all(|(searched, ..)| *searched != key));
+    Space { file: file.to_owned(), volume, section, kept, axes }
 }
 
 impl Tuned {
     fn json(&self) -> serde_json::Value {
-        let lines = self.judgement.keep.is_none().then(|| self.keys.lines());
+        let lines = self.judgement.keep.is_none().then_some(&self.lines);
         let Tuned { reads, writes, tried, .. } = self;
         json!({ "reads": reads, "writes": writes, "tried": tried, "lines": lines, "judgement": self.judgement })
     }
@@ -159,13 +199,13 @@ impl Tuned {
         let gain = format!("{} % less (95 %: {} to {} %)", percent(gain), percent(gain_low), percent(gain_high));
         match keep {
             None => {
-                text += &format!("# with these lines: {predicted_ms:.3} ms a read, {gain}\n{}", self.keys.lines());
+                text += &format!("# with these lines: {predicted_ms:.3} ms a read, {gain}\n{}", self.lines);
             }
             Some(why) => {
                 text += &format!(
                     "keep what you have: {why}\nthe best of the others: {predicted_ms:.3} ms a read, {gain}\n"
                 );
-                self.keys.lines().lines().for_each(|line| text += &format!("  {line}\n"));
+                self.lines.lines().for_each(|line| text += &format!("  {line}\n"));
             }
         }
         text

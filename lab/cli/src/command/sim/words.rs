@@ -26,7 +26,7 @@ pub(super) fn axis(text: &str) -> Parsed<Axis> {
 }
 
 /// Bytes, at least one.
-pub(super) fn size(text: &str) -> Parsed<u64> {
+pub fn size(text: &str) -> Parsed<u64> {
     setup::size_bytes("size", text).map_err(why)
 }
 

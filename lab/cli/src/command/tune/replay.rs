@@ -8,11 +8,13 @@
 //! takes device time in the background.
 
 use super::recording::{Recording, Request};
+use super::search::{Axis, quoted};
 use crate::failure::Result;
 use engine::volume::Config;
 use node::control::Problem;
 use policy::Time;
 use policy::cache::{LevelConfig, Span};
+use policy::tier::cost::DeviceCost;
 use sim::link::Link;
 use sim::prefetch::Prefetch;
 use sim::setup::Setup;
@@ -20,22 +22,59 @@ use sim::storage::Storage;
 use sim::world::{Access, Arrival, Placement, World, Writes};
 use std::collections::{BTreeSet, HashMap};
 
+/// Prefetchers from simple to complex. The degrees are powers of 4 up to the largest request of the kernel, 1 MiB.
+const PREFETCHERS: [&str; 6] = [
+    "none",
+    "on-demand",
+    "stream:degree_max=4",
+    "stream:degree_max=16",
+    "stream:degree_max=64",
+    "stream:degree_max=256",
+];
+const TRIGGERS: [&str; 2] = ["native", "ets"];
+const REPLACEMENTS: [&str; 2] = ["lru", "sarc"];
+/// Least size of a cache, and the factor from one size to the next.
+const SIZE_MIN: u64 = 1 << 20;
+const SIZE_FACTOR: u64 = 4;
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = engine::cache::BLOCK_BYTES as u64 / 512;
+
+/// The values of `[cache]` to search. The search begins with the largest cache and the kernel's read-ahead.
+pub fn axes(size_max: u64) -> Vec<Axis> {
+    let smaller = std::iter::successors(Some(SIZE_MIN), |size| Some(size * SIZE_FACTOR));
+    let sizes: Vec<u64> = smaller.take_while(|size| *size < size_max).chain([size_max]).collect();
+    let size = |size: &u64| if size % (1 << 20) == 0 { format!("{}MiB", size >> 20) } else { size.to_string() };
+    vec![
+        ("prefetch", quoted(PREFETCHERS), 1),
+        ("trigger", quoted(TRIGGERS), 0),
+        ("replacement", quoted(REPLACEMENTS), 0),
+        ("size", quoted(sizes.iter().map(size)), sizes.len() - 1),
+    ]
+}
+
+/// Speed of a tier's devices: as measured, or that of its section.
+pub fn speed(config: &Config, tier: u8) -> Result<DeviceCost> {
+    let measured = config.targets.iter().filter(|target| target.tier == tier).find_map(|target| target.device);
+    let measured = measured.map(|of| DeviceCost {
+        read_latency_ns: of.latency_s * 1e9,
+        write_latency_ns: of.latency_s * 1e9,
+        ..DeviceCost::seconds_per_gb(1e9 / of.read_rate, 1e9 / of.write_rate)
+    });
+    let speed = measured.or_else(|| config.tiering.speeds.get(usize::from(tier)).copied().flatten());
+    let name = config.tiers.get(usize::from(tier)).map_or("", String::as_str);
+    Ok(speed.ok_or_else(|| {
+        Problem::wrong(format!("volume.toml has no speed of the devices of tier `{name}`"))
+            .so("nothing was tuned: the simulator would guess")
+            .try_this("measure them: `entrepot-lab bench device --volume volume.toml`")
+    })?)
+}
 
 /// Devices of a volume's first tier, as a setup of the simulator.
 pub fn devices(config: &Config) -> Result<Setup> {
     let first = config.targets.iter().map(|target| target.tier).min().unwrap_or(0);
-    let mut targets = config.targets.iter().filter(|target| target.tier == first);
-    let disks = targets.clone().count() as u32;
-    let of_tier = config.tiering.speeds.get(usize::from(first)).copied().flatten();
-    let of_tier = of_tier.map(|of| (of.read_latency_ns, 1e9 / of.read_ns_per_byte, 1e9 / of.write_ns_per_byte));
-    let measured = targets.find_map(|target| target.device).map(|of| (of.latency_s * 1e9, of.read_rate, of.write_rate));
-    let (latency_ns, read, write) = measured.or(of_tier).ok_or_else(|| {
-        Problem::wrong("volume.toml has no speed of the devices of the first tier")
-            .so("nothing was tuned: the simulator would guess")
-            .try_this("measure them: `entrepot-lab bench device --volume volume.toml`")
-    })?;
+    let disks = config.targets.iter().filter(|target| target.tier == first).count() as u32;
+    let of = speed(config, first)?;
+    let (latency_ns, read, write) = (of.read_latency_ns, 1e9 / of.read_ns_per_byte, 1e9 / of.write_ns_per_byte);
     Ok(Setup {
         disk: format!("plain:read={read:.0},write={write:.0},latency={latency_ns:.0}ns"),
         disks,
@@ -95,7 +134,7 @@ pub fn replay(recording: &Recording, count: usize, cache: Option<&LevelConfig>, 
 
 /// Divides requests into clients that wait for answers. Each has the numbers of its requests with their times, which
 /// grow by the recorded think times.
-fn clients(requests: &[Request]) -> Vec<Vec<(Time, usize)>> {
+pub fn clients(requests: &[Request]) -> Vec<Vec<(Time, usize)>> {
     let mut clients: Vec<Vec<(Time, usize)>> = Vec::new();
     let last: HashMap<u32, usize> = requests.iter().enumerate().map(|(n, request)| (request.open, n)).collect();
     // Idle clients by the end of their last request: of each open, and those without one.

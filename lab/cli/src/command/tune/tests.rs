@@ -10,7 +10,19 @@ const VOLUME: &str = "name = \"v\"\nnamespace = \"n\"\nstate = \"s\"\n[tier.disk
 
 fn tune(cache_max: u64) -> Tune {
     let paths = || PathBuf::from("/nonexistent");
-    Tune { volume: paths(), trace: paths(), cache_max, margin: 5.0, seed: 1, output: Output::Json }
+    let (section, sizes) = (Section::Cache, Some(1 << 30));
+    let (margin, seed, output) = (5.0, 1, Output::Json);
+    Tune {
+        volume: paths(),
+        trace: paths(),
+        section,
+        cache_max,
+        fast_size: sizes,
+        slow_size: sizes,
+        margin,
+        seed,
+        output,
+    }
 }
 
 /// A synchronous client whose reads take as long as the device without a cache.
@@ -28,39 +40,45 @@ fn recorded(offsets: impl Iterator<Item = u64>) -> Recording {
     Recording::of((0..).zip(offsets).map(read).collect(), 0)
 }
 
-fn tuned(recording: &Recording, cache_max: u64) -> Tuned {
-    let volume: toml::Table = VOLUME.parse().expect("TOML");
-    let Ok(config) = Config::parse(Path::new("/v/volume.toml"), VOLUME) else { panic!("a volume.toml") };
-    let Ok(devices) = replay::devices(&config) else { panic!("the tier has a speed") };
-    let level = |keys: &Keys| keys.level(Path::new("/v/volume.toml"), &volume);
-    match tune(cache_max).tune(recording, &devices, None, level) {
+fn tuned_with(tune: &Tune, recording: &Recording, volume: &str) -> Tuned {
+    let file = Path::new("/v/volume.toml");
+    let Ok(config) = Config::parse(file, volume) else { panic!("a volume.toml") };
+    match tune.tuned(recording, &config, file, volume) {
         Ok(tuned) => tuned,
-        Err(_) => panic!("the recording is long enough"),
+        Err(failure) => panic!("{failure:?}"),
     }
+}
+
+fn tuned(recording: &Recording, cache_max: u64) -> Tuned {
+    tuned_with(&tune(cache_max), recording, VOLUME)
 }
 
 #[test]
 fn a_scan_gets_a_prefetcher_and_a_small_cache() {
     let found = tuned(&recorded((0..1000).map(|n| n << 14)), 64 << 20);
-    assert!(found.keys.prefetch.starts_with("stream"), "{:?}", found.keys);
-    assert!(found.keys.size <= 4 << 20, "nothing is read twice, and a prefetch has 1 MiB: {:?}", found.keys);
+    assert!(found.lines.contains("prefetch = \"stream"), "{}", found.lines);
+    assert!(
+        ["1", "4"].iter().any(|n| found.lines.contains(&format!("size = \"{n}MiB\""))),
+        "none is read twice: {}",
+        found.lines
+    );
     assert!(found.judgement.keep.is_none() && found.judgement.gain_low > 0.5, "{:?}", found.judgement);
     assert!((found.judgement.simulated_ms / found.judgement.recorded_ms - 1.0).abs() < 0.01, "{:?}", found.judgement);
-    assert!(found.text().ends_with(&found.keys.lines()), "the lines can be pasted: {}", found.text());
+    assert!(found.text().ends_with(&found.lines), "the lines can be pasted: {}", found.text());
 }
 
 #[test]
 fn reads_of_a_small_part_get_a_cache_that_holds_it() {
     // Of 8 MiB, in an order without runs.
     let found = tuned(&recorded((0..4000).map(|n| (n * 197 % 512) << 14)), 64 << 20);
-    assert_eq!(found.keys.size, 16 << 20, "{:?}", found.keys);
+    assert!(found.lines.contains("size = \"16MiB\""), "{}", found.lines);
     assert!(found.judgement.keep.is_none() && found.judgement.gain > 0.9, "{:?}", found.judgement);
 }
 
 #[test]
 fn random_reads_of_a_large_part_keep_what_they_have() {
     let found = tuned(&recorded((0..1000).map(|n| (n * 7919 % 65_536) << 14)), 4 << 20);
-    assert!(found.judgement.keep.is_some(), "{:?} {:?}", found.keys, found.judgement);
+    assert!(found.judgement.keep.is_some(), "{} {:?}", found.lines, found.judgement);
     assert!(found.text().contains("keep what you have") && found.json()["lines"].is_null());
 }
 
@@ -69,7 +87,7 @@ fn a_load_that_changes_is_judged_by_its_second_half() {
     // The first half scans, the second jumps about.
     let scan = (0..1000).map(|n| n << 14);
     let found = tuned(&recorded(scan.chain((0..1000).map(|n| (n * 7919 % 65_536 + 2000) << 14))), 4 << 20);
-    assert!(found.keys.prefetch.starts_with("stream"), "the first half chooses: {:?}", found.keys);
+    assert!(found.lines.contains("prefetch = \"stream"), "the first half chooses: {}", found.lines);
     assert!(found.judgement.keep.is_some(), "the second half judges: {:?}", found.judgement);
 }
 
@@ -82,8 +100,8 @@ fn a_short_recording_and_a_volume_without_speeds_are_refused() {
         panic!("volume.tomls")
     };
     assert!(replay::devices(&without).is_err());
-    let Ok(devices) = replay::devices(&with) else { panic!("the tier has a speed") };
-    assert!(tune(1 << 20).tune(&recorded((0..300).map(|n| n << 14)), &devices, None, |_| None).is_err());
+    let short = recorded((0..300).map(|n| n << 14));
+    assert!(tune(1 << 20).tuned(&short, &with, Path::new("/v/volume.toml"), VOLUME).is_err());
 }
 
 #[test]
@@ -105,4 +123,60 @@ fn a_recording_without_the_reads_of_the_kernel_is_refused() {
     for toml in [direct, cached.replace("direct", "auto")] {
         assert!(refused(&toml).contains("none.csv"), "the next thing is the recording: {toml}");
     }
+}
+
+/// A volume with a fast and a slow target of 1 GiB each, and segments of 1 MiB.
+const TIERED: &str = "name = \"v\"\nnamespace = \"n\"\nstate = \"s\"\n[tier.fast]\nspeed = \"2000/1000\"\n\
+                      [tier.capacity]\nspeed = \"100/100\"\nlatency = \"4ms\"\n[layout]\nsegment = \"1MiB\"\n\
+                      [[target]]\nname = \"a\"\npath = \"a\"\ntier = \"fast\"\n[[target]]\nname = \"b\"\npath = \"b\"\n\
+                      tier = \"capacity\"\n[mount]\nio = \"direct\"\npassthrough = \"off\"\n";
+
+/// Reads that take as long as with all data on both tiers in turn.
+fn of_tiers(offsets: impl Iterator<Item = u64>) -> Recording {
+    let mut recording = recorded(offsets);
+    let Ok(config) = Config::parse(Path::new("/v/volume.toml"), TIERED) else { panic!("a volume.toml") };
+    let Ok(tiers) = Tiers::of(&config, Some(1 << 30), Some(1 << 30)) else { panic!("two tiers") };
+    let took_ms = tiers.replay(&config, &tiers::requests(&recording, recording.requests.len(), 1 << 20));
+    recording.requests.iter_mut().zip(took_ms).for_each(|(request, ms)| request.took_ns = (ms * 1e6) as u64);
+    recording
+}
+
+fn tiering() -> Tune {
+    Tune { section: Section::Tiering, ..tune(1 << 20) }
+}
+
+#[test]
+fn hot_segments_get_a_policy_that_moves_them_and_a_scan_keeps_what_it_has() {
+    let volume = format!("{TIERED}[tiering]\nshare_percent = 25\n");
+    let mut rng = sim::generate::Rng::new(7, 1);
+    let hot = (0..8000u64).map(|n| rng.below(if n.is_multiple_of(4) { 1 << 14 } else { 1 << 10 }) << 14);
+    let found = tuned_with(&tiering(), &of_tiers(hot), &volume);
+    assert!(!found.lines.contains("policy = \"off\"") && found.lines.contains("share_percent = 25"), "{}", found.lines);
+    // Without moves half of the reads take 4.2 ms; three quarters of all are of 16 MiB.
+    assert!(found.judgement.keep.is_none() && found.judgement.gain > 0.5, "{:?} {}", found.judgement, found.lines);
+    assert!((found.judgement.simulated_ms / found.judgement.recorded_ms - 1.0).abs() < 0.1, "{:?}", found.judgement);
+    assert!(found.text().ends_with(&found.lines), "the lines can be pasted: {}", found.text());
+    let scan = tuned_with(&tiering(), &of_tiers((0..2000).map(|n| n << 20)), &volume);
+    assert!(scan.judgement.keep.is_some(), "{:?} {}", scan.judgement, scan.lines);
+}
+
+#[test]
+fn what_a_recording_lacks_for_tiers_is_one_message() {
+    let capacity = "[tier.capacity]\nspeed = \"100/100\"\nlatency = \"4ms\"\n";
+    let one_tier = TIERED.replace(capacity, "").replace("tier = \"capacity\"", "tier = \"fast\"");
+    for (volume, cause) in [
+        (format!("{TIERED}[cache]\nsize = \"1MiB\"\n"), "does not show which reads `[cache]` answered"),
+        (TIERED.replace("segment = \"1MiB\"", ""), "have no segments"),
+        (one_tier, "no two tiers"),
+        (TIERED.replace("speed = \"100/100\"\nlatency = \"4ms\"\n", ""), "no speed of the devices of tier `capacity`"),
+    ] {
+        let file = Path::new("/v/volume.toml");
+        let Ok(config) = Config::parse(file, &volume) else { panic!("a volume.toml: {volume}") };
+        match tiering().tuned(&recorded((0..2000).map(|n| n << 14)), &config, file, &volume) {
+            Err(Failure::Problem(problem)) => assert!(problem.cause.contains(cause), "{problem:?}"),
+            other => panic!("{cause}: {:?}", other.map(|of| of.lines)),
+        }
+    }
+    let Ok(config) = Config::parse(Path::new("/v/volume.toml"), TIERED) else { panic!("a volume.toml") };
+    assert!(matches!(Tiers::of(&config, None, None), Err(Failure::Problem(of)) if of.next_step == "give --fast-size"));
 }
