@@ -87,7 +87,8 @@ since() { awk "BEGIN { printf \"%.2f\", $(now) - $1 }"; }
 median() { tr ' ' '\n' | grep . | sort -g | awk '{ v[NR] = $1 } END { printf "%.2f", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 # The target of the second object of a file.
 victim() { ep layout "$1" --output json | tr -d ' \n' | grep -o '"target":"t[0-9]*"' | sed -n '2s/.*"\(t[0-9]*\)"/\1/p'; }
-metric() { ep stats --prometheus | awk -v m="entrepot_$1_total" '$1 == m { print $2 }'; }
+# The value of a counter; its labels name the volume and the node.
+metric() { ep stats --prometheus | awk -v m="entrepot_$1_total{" 'index($1, m) == 1 { print $NF; n++ } END { exit n != 1 }'; }
 bring() { # NAME: staged in at full speed, with its source remembered
     shape 0
     rm -f "$mnt/$1"

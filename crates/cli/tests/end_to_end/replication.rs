@@ -1,9 +1,10 @@
 //! Second copies of input files, as the queue of the built-in runner asks for them: made, failed over to, removed.
 
-use crate::real::{Volume, out, until};
+use crate::real::{Volume, err, out, until};
 use crate::server::{self, Nginx};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Six targets, of which files take two, so that two copies and a spare fit; the runner has one core.
 fn volume() -> Option<Volume> {
@@ -26,7 +27,7 @@ fn submit(volume: &Volume, home: &Path, name: &str, text: &str) {
     let script: PathBuf = home.join(name);
     fs::write(&script, format!("#!/bin/sh\n{text}")).expect("write");
     let submitted = volume.run_in(home, &["job", "submit", script.to_str().expect("UTF-8")]);
-    assert!(submitted.status.success(), "{}", crate::real::err(&submitted));
+    assert!(submitted.status.success(), "{}", err(&submitted));
 }
 
 fn mirrors(volume: &Volume, file: &str) -> usize {
@@ -66,7 +67,7 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     until("its input has a second copy", || volume.at.join("f").exists() && mirrors(&volume, "f") == 2);
     until("replication knows", || out(&volume.run(&["job", "show", "2"])).contains("a second copy is complete"));
     let shown = volume.run(&["job", "show", "2"]);
-    let said = || format!("{}{}{}", out(&shown), crate::real::err(&shown), volume.log());
+    let said = || format!("{}{}{}", out(&shown), err(&shown), volume.log());
     assert!(out(&shown).contains("2 copies, and its source"), "{}", said());
     let (first, second) = (targets(&volume, "f", 0), targets(&volume, "f", 1));
     assert_eq!(first.len(), second.len(), "striped alike");
@@ -102,4 +103,18 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     volume.ok(&["job", "cancel", "2"]);
     volume.ok(&["target", "restore", &lost]);
     volume.ok(&["check"]);
+}
+
+#[test]
+fn the_recovery_benchmark_finds_its_metrics() {
+    let Some(volume) = Volume::up() else { return };
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/recovery/run.sh");
+    let script = fs::read_to_string(path).expect("the benchmark");
+    let metric = script.lines().find(|line| line.starts_with("metric() ")).expect("its function");
+    let begin = "set -eo pipefail\nep() { \"$entrepot\" \"$@\"; }";
+    let text = format!("{begin}\n{metric}\nfor n in failovers failover_ns recovery_stripes; do metric $n; done");
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &text]).env("entrepot", &volume.binary).env("ENTREPOT_VOLUME", &volume.toml).current_dir("/");
+    let run = bash.output().expect("bash runs");
+    assert_eq!(out(&run), "0\n0\n0\n", "{}", err(&run));
 }
