@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The burst buffer on a scaled live rig (reference 8.5: sizes / 1000, time / 20, so bandwidth / 50): two loop devices with limits of
 # the control group blkio, writers through the mount, BBOS against MaxEff and MaxBW and our prediction; beside it what `entrepot-lab sim burst` says
-# with the same parameters. Prints a table in Markdown, and fails if a latency is off by more than 15 %.
+# with the same parameters. Prints a table in Markdown, and fails if a latency is off by more than 10 %. Without a verdict on a busy machine.
 # usage: benches/burst/run.sh path/to/entrepot (entrepot-lab beside it) [--full]     (root; some 4 minutes, half an hour with --full)
 #   ENTREPOT_BENCH_SCHEMES="maxeff maxbw bbos predicted"  ENTREPOT_BENCH_DWPP=1.9  ENTREPOT_BENCH_CONGESTION=0.5
 #   ENTREPOT_BENCH_SHRINK: buffer, period and number of checkpoints divided by this (5; 1 with --full)
@@ -9,6 +9,7 @@ set -euo pipefail
 
 entrepot=$(readlink -f "${1:?path to entrepot}")
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../machine.sh"
 shrink=${ENTREPOT_BENCH_SHRINK:-5}
 [ "${2:-}" = --full ] && shrink=1
 schemes=${ENTREPOT_BENCH_SCHEMES:-maxeff maxbw bbos}
@@ -117,7 +118,9 @@ END
         pid=$("$entrepot" status --output json | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
         echo "$pid" >"$group/cgroup.procs"
     fi
+    machine_begin
     python3 "$here/writers.py" "$mnt" "$apps" "$period" "$congestion" "$checkpoint" $periods
+    machine_share >"$dir/share"
     "$entrepot" checkpoint status >&2
     "$entrepot" down --force >/dev/null
 }
@@ -129,22 +132,24 @@ limits
     --demote-idle "$(gb $demote_idle)" --step 10ms --periods $periods --output json >"$dir/sim.json"
 echo "$apps applications write $((checkpoint / mb)) MB each within $congestion of a period of $period s; buffer $((buffer / mb)) MB; seed 1"
 echo
-echo "| scheme | live: mean, longest (s) | simulator: mean, longest (s) | difference of the means |"
-echo "|---|---|---|---|"
-worst=0
+echo "| scheme | live: mean, longest (s) | simulator: mean, longest (s) | difference of the means | machine's share |"
+echo "|---|---|---|---|---|"
+: >"$dir/worst"
 for scheme in $schemes; do
     live "$scheme" >"$dir/live.json"
-    python3 - "$scheme" "$dir/live.json" "$dir/sim.json" "$dir/worst" <<'END'
+    share=$(cat "$dir/share")
+    machine_allows "$scheme" "$share" || { echo "| $scheme | | | | $share % |" && continue; }
+    python3 - "$scheme" "$dir/live.json" "$dir/sim.json" "$dir/worst" "$share" <<'END'
 import json, sys
-scheme, live, sim, worst = sys.argv[1:]
+scheme, live, sim, worst, share = sys.argv[1:]
 live = json.load(open(live))
 sim = next(c for c in json.load(open(sim))["cases"] if c["scheme"] == scheme)["figures"]
 off = live["latency_s"] / sim["latency_s"] - 1
-print(f"| {scheme} | {live['latency_s']:.2f}, {live['latency_max_s']:.2f} | {sim['latency_s']:.2f}, {sim['latency_max_s']:.2f} | {off * 100:+.1f} % |", flush=True)
+print(f"| {scheme} | {live['latency_s']:.2f}, {live['latency_max_s']:.2f} | {sim['latency_s']:.2f}, {sim['latency_max_s']:.2f} | {off * 100:+.1f} % | {share} % |", flush=True)
 for error in live["errors"]:
     print(error, file=sys.stderr)
 open(worst, "a").write(f"{abs(off) if not live['errors'] else 9}\n")
 END
 done
 worst=$(sort -g "$dir/worst" | tail -1)
-awk "BEGIN { exit !($worst <= 0.15) }" || { echo "off by more than 15 %, or a write failed" >&2; exit 1; }
+awk "BEGIN { exit !(${worst:-0} <= 0.1) }" || { echo "off by more than 10 %, or a write failed" >&2; exit 1; }

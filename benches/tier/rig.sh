@@ -6,6 +6,7 @@ mib=${ENTREPOT_BENCH_MIB:-256}              # the file; a tenth of it is hot
 depth=8
 # The fast tier may hold a quarter of the file: room for what is hot, not for all.
 share=$((mib * 25 / (2 * (mib + 128))))
+. "$(dirname "${BASH_SOURCE[0]}")/../machine.sh"
 skip() { echo "skipped: $*" >&2; exit 0; }
 [ "$(id -u)" = 0 ] || skip "loop devices and blkio limits need root"
 for tool in fio python3 losetup mkfs.ext4 fusermount3; do

@@ -10,9 +10,12 @@
 //! live runs out.
 
 mod live;
+#[path = "../machine/mod.rs"]
+mod machine;
 mod simulated;
 mod workload;
 
+use machine::Machine;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -75,7 +78,9 @@ fn main() {
         vec![("simulated", workloads.iter().map(|w| runs(rounds.min(1), |p| simulated::run(w, p, blocks))).collect())];
     if number("LIVE", 1) == 1 {
         let rig = live::Rig::start(&base, &workloads);
-        worlds.push(("live", workloads.iter().map(|w| runs(rounds, |p| rig.run(w, p, blocks))).collect::<Vec<_>>()));
+        let machine = Machine::start();
+        let results = workloads.iter().map(|w| runs(rounds, |p| rig.run(w, p, blocks))).collect::<Vec<_>>();
+        worlds.extend(machine.allows("the live runs").then_some(("live", results)));
     }
     println!("{seconds} s a run, {blocks} blocks of cache per stream, {rounds} live rounds, seed {seed}");
     for (world, results) in worlds {

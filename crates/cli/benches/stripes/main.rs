@@ -19,11 +19,14 @@
 //! Needs root or `fusermount3`, and /dev/fuse.
 
 mod load;
+#[path = "../machine/mod.rs"]
+mod machine;
 mod merged;
 mod rig;
 mod sensors;
 
 use load::{Measured, RequestClass};
+use machine::Machine;
 use rig::{DISKS, Rig};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -99,6 +102,7 @@ fn number(name: &str, default: f64) -> f64 {
 /// Mean response times of every fixed width, then of the adaptive modes, phase by phase.
 fn phases(rig: &Rig, runs: Runs) {
     let file_bytes = number("FILE_MIB", 16.0) as u64 * MIB;
+    let machine = Machine::start();
     rig.up("");
     for (kind, asked) in [("large", LARGE), ("small", SMALL)] {
         for width in WIDTHS {
@@ -121,6 +125,9 @@ fn phases(rig: &Rig, runs: Runs) {
     let modes = std::env::var("ENTREPOT_STRIPES_MODES").unwrap_or_else(|_| "model,fuzzy,model+fuzzy".into());
     println!();
     let rows: Vec<String> = modes.split(',').map(|mode| row(rig, runs, mode, file_bytes, bounds)).collect();
+    if !machine.allows("the phases") {
+        return;
+    }
     println!("\nmean response of each phase, ms, and the speed against its best and its worst fixed width\n");
     println!("| adaptive | large | small | large again | small again | least speeds |\n|---|---|---|---|---|---|");
     rows.iter().for_each(|row| println!("{row}"));
