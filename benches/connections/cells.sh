@@ -4,12 +4,12 @@
 
 # cell PART MODE WHAT REQUEST THREADS CONNECTIONS WAY DIRECTORY...: thread k works in directory k modulo their number.
 cell() {
-    local part=$1 mode=$2 what=$3 request=$4 count=$5 n=$6 way=$7 k job=$dir/job.fio speed long=$seconds ramp=1
+    local part=$1 mode=$2 what=$3 request=$4 count=$5 n=$6 way=$7 k job=$dir/job.fio speed long=$seconds
     shift 7
     local dirs=("$@")
-    [ "$part" != unshaped ] || { long=${ENTREPOT_BENCH_UNSHAPED_SECONDS:-1} && ramp=0; }
+    [ "$part" != unshaped ] || long=${ENTREPOT_BENCH_UNSHAPED_SECONDS:-1}
     {
-        printf '[global]\nrw=%s\nsize=24m\nbs=%s\ndirect=1\nthread=1\ntime_based=1\nruntime=%s\nramp_time=%s\n' "$what" "$request" "$long" "$ramp"
+        printf '[global]\nrw=%s\nsize=24m\nbs=%s\ndirect=1\nthread=1\ntime_based=1\nruntime=%s\nramp_time=1\n' "$what" "$request" "$long"
         printf 'group_reporting=1\noverwrite=1\nfallocate=none\n'
         if [ "$mode" = sync ]; then echo ioengine=psync; else printf 'ioengine=libaio\niodepth=%d\n' $((count < 16 ? 32 / count : 2)); fi
         for k in $(seq 0 $((count - 1))); do printf '[t%d]\nfilename=%s/file%d\n' "$k" "${dirs[$((k % ${#dirs[@]}))]}" "$k"; done
