@@ -57,6 +57,8 @@ pub(super) struct Executor {
     pub shard: (u64, u64),
     /// Set by an interrupt.
     pub stop: Arc<AtomicBool>,
+    /// The simulations are done, and live cases run.
+    is_live: Arc<AtomicBool>,
 }
 
 /// A line of the results.
@@ -101,11 +103,11 @@ impl Executor {
     pub(super) fn new(version: String, results: PathBuf, threads: Option<usize>) -> Executor {
         let cores = || std::thread::available_parallelism().map_or(1, Into::into);
         let threads = threads.unwrap_or_else(cores);
-        Executor { version, results, threads, shard: (1, 1), stop: Arc::default() }
+        Executor { version, results, threads, shard: (1, 1), stop: Arc::default(), is_live: Arc::default() }
     }
 
-    /// Runs the cases that are not kept; returns the answers of all, in their order. An interrupt lets the simulations
-    /// under way end, and a second one ends the process.
+    /// Runs the cases that are not kept; returns the answers of all, in their order. An interrupt ends the process at
+    /// once while simulations run, whose finished cases are kept; a live case is ended first.
     pub(super) fn run<A: Serialize + DeserializeOwned + Send>(
         &self,
         cases: &[Case],
@@ -134,7 +136,7 @@ impl Executor {
         let (results, all) = (self.results.display(), cases.len());
         eprintln!(
             "cases      {all}, {} at a time: {kept} are kept in {results}, {failed} have no input or are another shard's, \
-             and {} run; the first interrupt lets those under way end",
+             and {} run",
             self.threads,
             todo.len(),
         );
@@ -144,9 +146,7 @@ impl Executor {
             answers[at] = answer;
         }
         if answers.iter().any(Option::is_none) {
-            let done = answers.iter().flatten().count();
-            eprintln!("interrupted: {done} of {all} cases are done and kept in {results}");
-            eprintln!("the same command goes on from there");
+            report_interrupt(answers.iter().filter(|of| of.is_none()).count() as u64, &self.results);
             return Err(Failure::Said(exit::INTERRUPTED));
         }
         Ok(answers.into_iter().flatten().collect())
@@ -183,7 +183,7 @@ impl Executor {
     ) -> Result<Vec<(usize, Option<Answer<A>>)>> {
         let progress = Progress::new(todo.iter().map(|job| (job.case.run.as_str(), job.case.live)));
         let (bar, stop) = (progress.bar.clone(), &self.stop);
-        stop_at_interrupt(stop, &bar)?;
+        self.stop_at_interrupt(&bar)?;
         let file = self.append().map_err(|error| self.unusable(&error))?;
         let state = Mutex::new((progress, file));
         let run = |job: &&Job<'_>| {
@@ -206,6 +206,7 @@ impl Executor {
         };
         let (live, simulated): (Vec<_>, Vec<_>) = todo.iter().partition(|job| job.case.live.is_some());
         let mut done = side_by_side(&simulated, Some(self.threads), run);
+        self.is_live.store(true, Ordering::Relaxed);
         for (at, job) in live.iter().enumerate() {
             let expected = |jobs: &[&Job<'_>]| jobs.iter().filter_map(|job| job.case.live).sum::<Duration>().as_secs();
             let [one, all] = [expected(&[job]), expected(&live[at..])].map(shown::span_s);
@@ -215,6 +216,25 @@ impl Executor {
         }
         bar.finish_and_clear();
         Ok(done)
+    }
+
+    /// Ends the process at an interrupt. While live cases run, the first one sets `stop`, so that they clean up.
+    fn stop_at_interrupt(&self, bar: &ProgressBar) -> Result<()> {
+        signal_hook::flag::register_conditional_shutdown(SIGINT, exit::INTERRUPTED.into(), Arc::clone(&self.stop))?;
+        let (mut signals, bar, results) = (Signals::new([SIGINT])?, bar.clone(), self.results.clone());
+        let [stop, is_live] = [&self.stop, &self.is_live].map(Arc::clone);
+        std::thread::Builder::new().name("interrupts".into()).spawn(move || {
+            for _ in signals.forever() {
+                if !is_live.load(Ordering::Relaxed) {
+                    let left = bar.length().unwrap_or_default() - bar.position();
+                    bar.suspend(|| report_interrupt(left, &results));
+                    std::process::exit(exit::INTERRUPTED.into());
+                }
+                stop.store(true, Ordering::Relaxed);
+                bar.suspend(|| eprintln!("interrupted: the live case is ended first; a second one does not wait"));
+            }
+        })?;
+        Ok(())
     }
 
     /// Kept lines, by the hash of their case; the last line of a case counts.
@@ -243,30 +263,17 @@ impl Executor {
     }
 }
 
+fn report_interrupt(left: u64, results: &Path) {
+    eprintln!("interrupted: {left} cases are left, the others are kept in {}", results.display());
+    eprintln!("the same command goes on from there");
+}
+
 fn line<A: Serialize>(hash: &str, answer: &A) -> io::Result<String> {
     Ok(serde_json::to_string(&Line { hash: hash.to_owned(), answer })? + "\n")
 }
 
 fn kept<A: DeserializeOwned>(line: &str) -> Option<A> {
     serde_json::from_str::<Line<A>>(line).ok().map(|line| line.answer)
-}
-
-/// Sets `stop` at the first interrupt, with a message at once; the second one ends the process.
-fn stop_at_interrupt(stop: &Arc<AtomicBool>, bar: &ProgressBar) -> Result<()> {
-    signal_hook::flag::register_conditional_shutdown(SIGINT, exit::INTERRUPTED.into(), Arc::clone(stop))?;
-    signal_hook::flag::register(SIGINT, Arc::clone(stop))?;
-    let (mut signals, bar) = (Signals::new([SIGINT])?, bar.clone());
-    std::thread::Builder::new().name("interrupts".into()).spawn(move || {
-        for _ in signals.forever() {
-            bar.suspend(|| {
-                eprintln!(
-                    "interrupted: the cases under way are finished first, a live one is ended; a second interrupt ends \
-                     it at once"
-                )
-            });
-        }
-    })?;
-    Ok(())
 }
 
 #[cfg(test)]
