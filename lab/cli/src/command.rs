@@ -4,6 +4,7 @@ mod bench;
 mod emulate_disk;
 mod executor;
 mod patterns;
+mod plot;
 mod reproduce;
 mod rules;
 mod sim;
@@ -54,6 +55,7 @@ enum Command {
     Tune(tune::Tune),
     Rules(rules::Rules),
     Patterns(patterns::Patterns),
+    Plot(plot::Plot),
     Bench(bench::Bench),
     EmulateDisk(emulate_disk::EmulateDisk),
     #[command(after_help = "\
@@ -116,6 +118,7 @@ impl Cli {
             Command::Tune(c) => c.run(),
             Command::Rules(c) => c.run(),
             Command::Patterns(c) => c.run(),
+            Command::Plot(c) => c.run(),
             Command::Bench(c) => c.run(),
             Command::EmulateDisk(c) => c.run(),
             Command::Completions(c) => c.run(Cli::command(), false),

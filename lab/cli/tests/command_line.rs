@@ -14,6 +14,7 @@ const WORDS: Words = Words {
         &["patterns"],
         &["patterns", "train"],
         &["patterns", "eval"],
+        &["plot"],
         &["rules"],
         &["rules", "show"],
         &["rules", "check"],
@@ -78,6 +79,7 @@ fn the_same_cause_has_the_same_exit_code_in_all_commands() {
     for missing in [
         &["bench", "device", "/nonexistent/x", "--size", "16MiB", "--time", "100ms"][..],
         &["rules", "check", "/nonexistent/x"],
+        &["plot", "/nonexistent/x", "--of", "ms"],
         &["trace", "stats", "/nonexistent/x"],
         &["sim", "cache", "--trace", "/nonexistent/x"],
         &["bench", "device", "--volume", "/nonexistent/x"],

@@ -265,14 +265,15 @@ pub(super) fn problem(error: &Error) -> Problem {
         Error::Io { path, source } => {
             Failure::of_io(&path.display().to_string(), source).so("the trace is not read, or not to its end")
         }
-        Error::Unrecognised { path, why } => {
-            Problem::wrong(format!("{}: its format cannot be detected: {why}", path.display()))
-                .so("nothing was read")
-                .try_this(format!(
-                    "name the columns of a text with --columns, or choose --format, one of: {}",
-                    Format::names()
-                ))
-        }
+        Error::Unrecognised { path, why } => Problem::wrong(format!(
+            "{}: its format cannot be detected: {why}",
+            path.display()
+        ))
+        .so("nothing was read")
+        .try_this(format!(
+            "name the columns of a text, such as --columns time:ms,offset,length,op, or choose --format, one of: {}",
+            Format::names()
+        )),
         Error::Columns { path, why } => Problem::wrong(format!("{}: {why}", path.display()))
             .so("nothing was read")
             .try_this("name the columns, such as --columns time:ms,offset:sectors,length,op"),

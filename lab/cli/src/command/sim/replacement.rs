@@ -3,8 +3,8 @@
 use super::traces::TraceArgs;
 use super::{remark, setup_problem, survey_problem};
 use crate::chart::{Along, Chart, Series, Shape};
-use crate::command::{seconds, write_file};
-use crate::failure::{Failure, Result};
+use crate::command::{plot::plottable, seconds, write_file};
+use crate::failure::Result;
 use crate::table::{self, Answer, Column, Output, column};
 use clap::Args;
 use node::control::Problem;
@@ -12,7 +12,7 @@ use rustix::time::ClockId;
 use serde_json::json;
 use sim::replacement::{Curve, Point, Policy, Samples, Sequence, capacities, curves};
 use sim::setup::Size;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Compare replacement policies: miss ratios over cache sizes, without prefetching and times
 ///
@@ -62,7 +62,7 @@ pub struct Replacement {
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Caches that run side by side; without it, as many as there are cores.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::words::threads)]
     threads: Option<usize>,
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]
@@ -204,15 +204,4 @@ impl Replacement {
 /// Writes a remark to standard error.
 fn say(text: &str) -> Result<()> {
     remark(Output::Json, &format!("{text}\n"))
-}
-
-/// Refuses a chart that could not be written, before anything is simulated.
-fn plottable(path: &Path) -> Result<()> {
-    if path.extension().is_none_or(|extension| extension != "svg") {
-        let problem = Problem::wrong(format!("--plot {} is no SVG file", path.display()));
-        return Err(problem.so("nothing was simulated").try_this("give it a name that ends in .svg").into());
-    }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(".".as_ref());
-    std::fs::metadata(directory).map_err(|error| Failure::of_io(&directory.display().to_string(), &error))?;
-    Ok(())
 }
