@@ -145,6 +145,23 @@ pub struct Figures {
     pub lost_files: u64,
     /// Changes that undid the previous change of the file by another mechanism.
     pub undone: u64,
+    /// Simulated seconds until the end.
+    pub span_s: f64,
+    /// Work of each target.
+    pub targets: Vec<TargetFigures>,
+}
+
+/// Work of a target.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TargetFigures {
+    /// 0: the fast tier, 1: the slow one.
+    pub tier: u8,
+    /// Share of the time for which it was busy.
+    pub busy: f64,
+    /// Bytes read, for requests and changes.
+    pub read_bytes: u64,
+    /// Bytes written, likewise.
+    pub written_bytes: u64,
 }
 
 impl Figures {

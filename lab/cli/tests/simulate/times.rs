@@ -58,6 +58,13 @@ fn a_volume_comes_to_rest_and_counts_every_request() {
         let count = |name: &str| said["figures"][name].as_u64().unwrap();
         assert_eq!(count("requests") + count("requests_failed"), requests, "{said}");
         assert_eq!(count("requests_failed") > 0, fails, "{said}");
+        let of = |name: &str| {
+            let targets = said["figures"]["targets"].as_array().unwrap();
+            targets.iter().map(|target| target[name].as_f64().unwrap()).collect::<Vec<_>>()
+        };
+        let busy = of("busy");
+        assert!(busy.iter().all(|busy| (0.0..=1.0).contains(busy)) && busy.iter().sum::<f64>() > 0.0, "{said}");
+        assert!(of("written_bytes").iter().sum::<f64>() > 1e9 && said["volume"].is_string(), "{said}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Targets: a device with a queue, space, and faults.
 
+use super::TargetFigures;
 use super::files::Placed;
 use crate::block::Io;
 use crate::storage::Device;
@@ -25,6 +26,8 @@ pub struct Target {
     pub up: bool,
     /// Number of its failures: operations begun before one are lost.
     pub failures: u64,
+    /// Bytes read and written.
+    moved: [u64; 2],
     device: Device,
     /// Start of the next object's bytes on the device.
     sector: u64,
@@ -46,7 +49,7 @@ pub struct Targets {
 impl Target {
     /// Creates an empty target.
     pub fn new(tier: u8, bytes: u64, device: Device) -> Target {
-        Target { tier, bytes, used: 0, up: true, failures: 0, device, sector: 0, queue: VecDeque::new() }
+        Target { tier, bytes, used: 0, up: true, failures: 0, moved: [0; 2], device, sector: 0, queue: VecDeque::new() }
     }
 
     /// Serves a request after those that wait, and takes `beside` longer than the device; returns its start and end.
@@ -57,6 +60,7 @@ impl Target {
         }
         let io = Io { sector: self.sector, count, write, owner: 0, class: Class::Awaited };
         self.sector += count;
+        self.moved[usize::from(write)] += bytes;
         let begins = self.free_at().max(now);
         let done = self.device.serve(begins, &io) + beside;
         self.queue.push_back((done, bytes));
@@ -100,6 +104,15 @@ impl Targets {
             operations: sum.operations + 1,
             bytes: sum.bytes + bytes,
         })
+    }
+
+    /// Returns the work of each target until now.
+    pub fn figures(&self, now: Time) -> Vec<TargetFigures> {
+        let figures = |target: &Target| {
+            let ([read_bytes, written_bytes], busy) = (target.moved, target.busy_ns(now) as f64 / now.0.max(1) as f64);
+            TargetFigures { tier: target.tier, busy, read_bytes, written_bytes }
+        };
+        self.all.iter().map(figures).collect()
     }
 
     /// Returns the targets' properties for the choice of targets.

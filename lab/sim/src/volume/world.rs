@@ -480,6 +480,8 @@ impl<'a> World<'a> {
             fast_share: self.fast_bytes[0] as f64 / served.max(1) as f64,
             undone: self.watch.undone(),
             copies_bytes: self.copies.most_bytes(),
+            span_s: self.now.as_secs_f64(),
+            targets: self.targets.figures(self.now),
             ..self.figures
         }
     }

@@ -3,6 +3,7 @@
 use super::survey_problem;
 use super::traces::{NamedTrace, TraceArgs};
 use super::words::{size, span};
+use crate::command::executor;
 use crate::failure::{Failure, Result};
 use crate::table::{self, Answer, Column, Output, column};
 use clap::Args;
@@ -14,7 +15,7 @@ use serde_json::json;
 use sim::replay::is_request;
 use sim::storage::Device;
 use sim::trace::{Op, Options};
-use sim::volume::{Faults, Figures, Load, Request, Setup, Target, run};
+use sim::volume::{Faults, Figures, Load, Request, Setup, Target, TargetFigures, run};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -107,8 +108,12 @@ impl Volume {
         let config = Config::parse(&std::path::absolute(&self.file)?, &text)?;
         let figures = [run(self.setup(&config)?)];
         let columns = columns(&figures[0]);
-        let json = || json!({ "figures": figures[0] });
-        Ok(table::answer(self.output, &columns, &figures, || table::sheet(&columns, &figures[0]), json))
+        let version = executor::version()?;
+        let hash = blake3::hash(text.as_bytes()).to_hex();
+        let json =
+            || json!({ "version": version, "seed": self.traces.seed, "volume": hash.as_str(), "figures": figures[0] });
+        let sheet = || table::sheet(&columns, &figures[0]) + &targets(&config, &figures[0]);
+        Ok(table::answer(self.output, &columns, &figures, sheet, json))
     }
 
     fn setup(&self, config: &Config) -> Result<Setup> {
@@ -233,6 +238,20 @@ fn costs(config: &Config, fast: u8) -> Costs {
     };
     let count = |is_fast: bool| config.targets.iter().filter(|target| (target.tier == fast) == is_fast).count() as u32;
     Costs { fast: of(true, FLASH), slow: of(false, DISK), fast_devices: count(true), slow_devices: count(false) }
+}
+
+/// A table of the targets' work.
+fn targets(config: &Config, of: &Figures) -> String {
+    type Row<'a> = (&'a engine::volume::TargetConfig, &'a TargetFigures);
+    let rows: Vec<Row<'_>> = config.targets.iter().zip(&of.targets).collect();
+    let columns = [
+        column("", |(target, _): &Row<'_>| target.name.clone()).shown("target", 0),
+        column("", |(_, of): &Row<'_>| if of.tier == 0 { "fast" } else { "slow" }).shown("tier", 0),
+        column("", |(_, of): &Row<'_>| of.busy).percent("busy %", 1),
+        column("", |(_, of): &Row<'_>| of.read_bytes as f64 / 1e9).shown("GB read", 1),
+        column("", |(_, of): &Row<'_>| of.written_bytes as f64 / 1e9).shown("GB written", 1),
+    ];
+    format!("\n{}", table::text(&columns, &rows))
 }
 
 fn columns(of: &Figures) -> Vec<Column<'static, Figures>> {
