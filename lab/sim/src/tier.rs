@@ -114,7 +114,7 @@ impl Setup {
     /// Returns the requests as a load of the volume.
     fn blocks(&self, scheme: &Scheme, requests: &Requests, balanced: bool) -> Blocks {
         let baseline = match *scheme {
-            Scheme::Lru => Some(Baseline::Lru { fast_bytes: self.fast_bytes }),
+            Scheme::Lru { around } => Some(Baseline::Lru { fast_bytes: self.fast_bytes, around }),
             Scheme::Optimum { window } => {
                 let tiers = Tiers { costs: self.costs, blocks: self.fast_bytes / self.block_bytes };
                 Some(Baseline::Optimum { window, balanced, tiers })
@@ -137,7 +137,7 @@ impl Setup {
     /// Returns the share of the blocks that a scheme places on each device.
     fn weights(&self, scheme: &Scheme, requests: &Requests) -> Vec<f64> {
         let takes = match scheme {
-            Scheme::SlowOnly | Scheme::Lru | Scheme::Optimum { .. } => [false, true],
+            Scheme::SlowOnly | Scheme::Lru { .. } | Scheme::Optimum { .. } => [false, true],
             Scheme::FastOnly => [true, false],
             _ => [true, true],
         };

@@ -15,7 +15,10 @@ pub enum Scheme {
     /// All devices by speed: the split of the paper's model.
     Proportional,
     /// The fast tier is a cache of the slow one: LRU eviction, write-back.
-    Lru,
+    Lru {
+        /// Whether a write that misses goes around the cache.
+        around: bool,
+    },
     /// A machine of `policy::tier` moves data: WS-ROS, by frequency, or tuned. Data are first placed in turn, or by
     /// speed.
     Reorganized {

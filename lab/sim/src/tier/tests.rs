@@ -104,7 +104,8 @@ fn every_scheme_serves_every_request_and_keeps_its_accounts() {
             Scheme::FastOnly,
             Scheme::RoundRobin,
             Scheme::Proportional,
-            Scheme::Lru,
+            Scheme::Lru { around: false },
+            Scheme::Lru { around: true },
             Scheme::Optimum { window: 300 },
         ];
         let planners = [ws_ros, Planner::Frequency, Planner::Tuned];

@@ -23,8 +23,8 @@ use sim::trace::Options;
 use std::str::FromStr;
 
 /// All schemes, in the order of the table.
-const SCHEMES: [&str; 9] =
-    ["slow-only", "fast-only", "round-robin", "proportional", "lru", "lfu", "ws-ros", "tuned", "optimum"];
+const SCHEMES: [&str; 10] =
+    ["slow-only", "fast-only", "round-robin", "proportional", "lru", "lru-around", "lfu", "ws-ros", "tuned", "optimum"];
 
 /// Share of the slow tier that slow copies leave free, in percent. The default of `[tiering] copies_free_percent`.
 const COPIES_FREE_PERCENT: u32 = 5;
@@ -41,7 +41,8 @@ SCHEMES (--schemes):
   slow-only, fast-only   one tier alone; fast-only as if everything fitted
   round-robin            all devices in turn
   proportional           all devices, in proportion to their speed
-  lru                    the fast tier as a cache of the slow one
+  lru                    the fast tier as a cache of the slow one; a write that misses fetches and caches its block
+  lru-around             the same, but a write that misses goes to the slow tier only
   lfu                    on the fast tier what was accessed most often so far
   ws-ros                 working-set reorganisation, the paper's thresholds
   tuned                  working-set reorganisation by expected gain against cost: ours
@@ -133,7 +134,7 @@ impl Case {
         let scheme = self.scheme.as_str();
         let moves = matches!(scheme, "lfu" | "ws-ros" | "tuned");
         match axis {
-            "fast-size" => moves || matches!(scheme, "lru" | "optimum" | "round-robin" | "proportional"),
+            "fast-size" => moves || matches!(scheme, "lru" | "lru-around" | "optimum" | "round-robin" | "proportional"),
             "window" => moves || scheme == "optimum",
             "busy-share" => moves,
             _ => scheme == "ws-ros",
@@ -309,7 +310,7 @@ impl Tier {
             "fast-only" => Scheme::FastOnly,
             "round-robin" => Scheme::RoundRobin,
             "proportional" => Scheme::Proportional,
-            "lru" => Scheme::Lru,
+            "lru" | "lru-around" => Scheme::Lru { around: case.scheme == "lru-around" },
             "optimum" => match window {
                 Window::Requests(window) => Scheme::Optimum { window },
                 Window::Span(_) => {

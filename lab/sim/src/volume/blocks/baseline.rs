@@ -15,6 +15,8 @@ pub enum Baseline {
     Lru {
         /// Size of the cache.
         fast_bytes: u64,
+        /// Whether a write that misses goes around the cache; otherwise its whole block is cached.
+        around: bool,
     },
     /// The best placement for the requests of each window, without cost: the limit.
     Optimum {
@@ -37,7 +39,7 @@ pub(super) enum Says {
 impl Says {
     pub(super) fn new(of: Baseline, block_bytes: u64) -> Says {
         match of {
-            Baseline::Lru { fast_bytes } => Says::Lru(Lru::new((fast_bytes / block_bytes) as usize)),
+            Baseline::Lru { fast_bytes, around } => Says::Lru(Lru::new((fast_bytes / block_bytes) as usize, around)),
             Baseline::Optimum { window, balanced, tiers } => {
                 Says::Optimum { window: window.max(1), balanced, tiers, held: BTreeSet::new() }
             }
