@@ -131,7 +131,9 @@ impl Chart<'_> {
             writeln!(out, "<path class=\"axis\" d=\"M{LEFT} {top}V{bottom}H{right}\" fill=\"none\" stroke=\"black\"/>");
         for (at, label) in labels.iter().enumerate() {
             let (x, y) = (LEFT + place * (at as f64 + 0.5), bottom + 18.0);
-            let shown: String = label.chars().take(LABEL).collect();
+            let is_short = label.chars().count() <= LABEL;
+            let shown: String = label.chars().take(if is_short { LABEL } else { LABEL - 1 }).collect();
+            let shown = if is_short { shown } else { shown + "…" };
             if is_turned {
                 let _ = write!(out, "<g transform=\"rotate(-40 {x:.1} {y})\">");
                 text(&mut out, (x, y), "end", &shown);

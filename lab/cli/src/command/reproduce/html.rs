@@ -13,7 +13,8 @@ use std::fmt::Write as _;
 const STYLE: &str = "\
 :root{--ink:#111;--ground:#fff;--line:#bbb;--b:#0072b2;--soft:#f3f3f3}\
 @media(prefers-color-scheme:dark){:root{--ink:#eee;--ground:#141414;--line:#555;--b:#56b4e9;--soft:#222}}\
-@media print{:root{--ink:#000;--ground:#fff;--line:#999;--b:#555;--soft:#fff}}\
+@media print{:root{--ink:#000;--ground:#fff;--line:#999;--b:#555;--soft:#fff}\
+figure,tr{break-inside:avoid}h2{break-after:avoid}details::details-content{content-visibility:visible}}\
 body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--ground);max-width:64rem;margin:auto;padding:1rem}\
 table{border-collapse:collapse;display:block;overflow-x:auto}td,th{padding:.2rem .6rem;border-bottom:1px solid var(--line);\
 text-align:left;vertical-align:top}code,pre{background:var(--soft);white-space:pre-wrap;overflow-wrap:anywhere}\
