@@ -92,7 +92,7 @@ impl OnDemand {
             window.go_on(labelled, max);
         } else {
             let absent = |n: &u64| !pages.contains(block.plus(*n));
-            let Some(distance) = (1..=u64::from(max) + 1).find(absent) else { return Verdict::default() };
+            let Some(distance) = (1..=u64::from(max)).find(absent) else { return Verdict::default() };
             window.start = block.0 + distance;
             let size = distance as u32 + asked;
             window.size = if labelled { window::next(size, max) } else { size.min(max) };
