@@ -47,6 +47,7 @@ use open::OpenCheckpoint;
 use parking_lot::{Mutex, RwLock};
 use policy::burst::admission::{Admission, Event as AdmissionEvent, Verdict};
 use policy::burst::buffer;
+use policy::burst::control::{Device, Plan};
 use policy::burst::tables::Version;
 use policy::volume::{Action, Event};
 use rate_limiter::RateLimiter;
@@ -129,6 +130,14 @@ impl Burst {
         }
         let table = if alone { CheckpointTable::open(&*state)? } else { CheckpointTable::default() };
         let marks = Marks::open(&*state)?;
+        let device = Device { capacity: capacity_bytes as f64, ..settings.admission().buffer.device };
+        if settings.is_limited() && !Plan::new(&device, settings.period_bytes as f64).feasible {
+            let (asked, most) = (settings.period_bytes, device.dwpp_max());
+            tracing::warn!(
+                "[burst] period_bytes is {asked}, and a buffer of {capacity_bytes} bytes with these rates takes \
+                 {most:.0} in a period; checkpoints will wait; raise size, or lower period_bytes"
+            );
+        }
         Ok(Arc::new(Burst {
             limits: Limits::new(&paths, settings.cgroups && settings.is_limited()),
             volume,

@@ -3,7 +3,7 @@
 //! ```text
 //!   E-order   applications with two or more versions in the buffer: their old versions leave first, and are deleted
 //!   V-order   applications by MTBF: the one least likely to fail goes next; its copy in the buffer is kept
-//!   Clean     versions that are in both places: deleted, oldest first, when space is short
+//!   Clean     versions that are in both places: deleted, oldest first, if space is short; ours: superseded ones first
 //! ```
 //! R-order, the versions to copy to the replica group, is [`super::replicator`]'s.
 //!
