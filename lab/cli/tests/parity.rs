@@ -53,10 +53,13 @@ const LEVELS: [[&str; 4]; 12] = [
 ];
 
 /// Lower levels under RA: prefetcher, replacement, trigger, coordinator. Their requests are those of a mount above.
-const LOWER: [[&str; 4]; 3] = [
+const LOWER: [[&str; 4]; 6] = [
     ["stream", "sarc", "native", "early+pfc"],
     ["on-demand", "", "native", "early+pfc:prose"],
     ["on-demand", "", "native", "early+pfc:adaptive"],
+    ["stream", "", "native", "labels:onward"],
+    ["on-demand", "", "native", "pfc:text"],
+    ["on-demand", "", "native", "pfc:adaptive"],
 ];
 
 fn level([prefetch, replacement, trigger, coordinator]: [&str; 4]) -> LevelConfig {
