@@ -194,7 +194,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[2], "a, b");
         assert_eq!(lines[3], format!("1  {} 10", "#".repeat(48)));
-        assert_eq!(lines[7], format!("2  {} 0.5", "#".repeat(2)));
+        assert_eq!(lines[7], format!("2  {} 0.500", "#".repeat(2)));
     }
 
     #[test]
