@@ -113,6 +113,7 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
         free_moves: false,
         rest: None,
         before: Time::ZERO,
+        old: None,
         slow_bytes: None,
         copies_free_percent: 5,
         page_cache: None,

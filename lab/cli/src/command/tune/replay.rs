@@ -43,7 +43,7 @@ const BLOCK_SECTORS: u64 = engine::cache::BLOCK_BYTES as u64 / 512;
 pub fn axes(size_max: u64) -> Vec<Axis> {
     let smaller = std::iter::successors(Some(SIZE_MIN), |size| Some(size * SIZE_FACTOR));
     let sizes: Vec<u64> = smaller.take_while(|size| *size < size_max).chain([size_max]).collect();
-    let size = |size: &u64| if size % (1 << 20) == 0 { format!("{}MiB", size >> 20) } else { size.to_string() };
+    let size = |size: &u64| if size.is_multiple_of(1 << 20) { format!("{}MiB", size >> 20) } else { size.to_string() };
     vec![
         ("prefetch", quoted(PREFETCHERS), 1),
         ("trigger", quoted(TRIGGERS), 0),
