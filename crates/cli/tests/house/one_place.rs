@@ -61,23 +61,36 @@ const STARTS_MAX: usize = 35;
 fn starts(text: &str) -> usize {
     let imports: Vec<&str> =
         text.split("use ").filter_map(|rest| rest.split(';').next()).filter(|path| path.contains("workers")).collect();
-    let imported = |name: &str| imports.iter().any(|path| path.split(|c: char| c != '_' && !c.is_alphanumeric()).any(|word| word == name));
+    let imported = |name: &str| {
+        imports.iter().any(|path| path.split(|c: char| c != '_' && !c.is_alphanumeric()).any(|word| word == name))
+    };
     let is_call = |at: usize, name: &str| {
         let before = &text[..at];
-        let is_other = before.ends_with("fn ") || before.ends_with(|c: char| c == '.' || c == '_' || c.is_alphanumeric());
+        let is_other =
+            before.ends_with("fn ") || before.ends_with(|c: char| c == '.' || c == '_' || c.is_alphanumeric());
         !is_other && (before.ends_with("workers::") || imported(name))
     };
-    let functions = [("apart", "apart("), ("within", "within("), ("side_by_side", "side_by_side("), ("Pool", "Pool::new("), ("Pool", "Pool::with(")];
+    let functions = [
+        ("apart", "apart("),
+        ("within", "within("),
+        ("side_by_side", "side_by_side("),
+        ("Pool", "Pool::new("),
+        ("Pool", "Pool::with("),
+    ];
     let calls = functions.map(|(name, call)| text.match_indices(call).filter(|(at, _)| is_call(*at, name)).count());
-    let loops = ["workers.start(", "workers::start(", "watch.start(\"", "session.start(\""].map(|call| text.matches(call).count());
+    let loops = ["workers.start(", "workers::start(", "watch.start(\"", "session.start(\""]
+        .map(|call| text.matches(call).count());
     calls.into_iter().chain(loops).sum()
 }
 
 #[test]
 fn few_places_start_threads() {
-    let of = |path: &Path| path.starts_with("crates") && is_product(path) && !path.starts_with("crates/object/src/workers");
-    let files = rust_files().into_iter().filter(|(path, _)| of(path) && path != Path::new("crates/object/src/workers.rs"));
-    let found: Vec<_> = files.map(|(path, text)| (path, starts(&product(&text)))).filter(|(_, count)| *count > 0).collect();
+    let of =
+        |path: &Path| path.starts_with("crates") && is_product(path) && !path.starts_with("crates/object/src/workers");
+    let files =
+        rust_files().into_iter().filter(|(path, _)| of(path) && path != Path::new("crates/object/src/workers.rs"));
+    let found: Vec<_> =
+        files.map(|(path, text)| (path, starts(&product(&text)))).filter(|(_, count)| *count > 0).collect();
     let count: usize = found.iter().map(|(_, count)| count).sum();
     assert!(count <= STARTS_MAX, "{count} places start threads: {found:#?}");
     assert_eq!(starts("use object::workers::{Pool, apart};\nfn f() { Pool::new(1); self.apart(2); apart(3) }"), 2);

@@ -142,7 +142,13 @@ impl Rack {
             (path.file_name().expect("a name").to_string_lossy().into_owned(), Mutex::new(device))
         };
         let devices = images.iter().map(device).collect();
-        Rack { devices, on: RwLock::new(true), cut: OnceLock::new(), left: AtomicU64::new(0), random: Mutex::new(Random(seed)) }
+        Rack {
+            devices,
+            on: RwLock::new(true),
+            cut: OnceLock::new(),
+            left: AtomicU64::new(0),
+            random: Mutex::new(Random(seed)),
+        }
     }
 
     /// Serves them as files in a directory, on threads that end with the process.

@@ -24,8 +24,7 @@
 //! keeps the last time at which a member may have had holds that it did not show.
 //!
 //! **Newest generation.** Only a claim leads to another layout. So the generation that a holder used stays the newest
-//! until the next claim, also after its hold, and the next holder looks for no newer one. A publication by a provisional
-//! holder changes no layout.
+//! until the next claim, also after its hold. The next holder looks for no newer one.
 
 mod request;
 #[cfg(test)]
@@ -122,7 +121,7 @@ pub struct Entry {
     holds: BTreeMap<Node, (Hold, u64)>,
 }
 
-/// What is kept of a removed entry.
+/// Rest of a removed entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Released {
     at: Time,
@@ -289,13 +288,8 @@ impl Table {
     fn entry(&self, key: u64) -> Entry {
         let Some(entry) = self.entries.get(&key) else {
             let newest = self.released.get(&key).and_then(|released| released.newest);
-            return Entry {
-                epoch: self.epoch,
-                generation: newest.unwrap_or(0),
-                newest: newest.is_some(),
-                unsettled: self.suspect,
-                ..Entry::default()
-            };
+            let (epoch, unsettled, generation) = (self.epoch, self.suspect, newest.unwrap_or(0));
+            return Entry { epoch, generation, newest: newest.is_some(), unsettled, ..Entry::default() };
         };
         let mut entry = entry.clone();
         if entry.epoch != self.epoch {

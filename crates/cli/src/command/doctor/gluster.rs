@@ -72,7 +72,7 @@ mod tests {
     use super::super::finding::Weight;
     use super::*;
 
-    /// What a client shows at its mount point.
+    /// Files of a client at its mount point.
     fn client(at: &Path, options: &str, parts: &[&str], timeout: &str) {
         let active = at.join(".meta/graphs/active");
         for kind in parts {

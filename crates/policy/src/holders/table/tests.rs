@@ -257,8 +257,9 @@ fn a_used_generation_stays_the_newest_until_a_claim_also_after_the_hold() {
     lower(&mut table, 1, 2, None, 6);
     lower(&mut table, 2, 2, None, 6);
     let other = |node| Caller { run: Run(2), ..caller(node) };
-    [1, 2].map(|node| table.serve(NOW, other(node), &Request::Begin));
-    [1, 2].map(|node| table.serve(NOW, other(node), &Request::Register { not_after: NOW }));
+    for request in [Request::Begin, Request::Register { not_after: NOW }] {
+        [1, 2].into_iter().for_each(|node| drop(table.serve(NOW, other(node), &request)));
+    }
     table.serve(NOW, other(1), &Request::Open { members: [Node(1), Node(2)].into() });
     table.serve(NOW, other(1), &Request::Trust);
     let admit = Request::Admit { key: KEY, number: 4, writes: true };
