@@ -106,6 +106,6 @@ fn what_a_job_of_another_node_needs_is_not_purged() {
     let over = || nodes.iter().all(|node| jobs(node).is_empty());
     until_within(30, "it has ended", over);
     let purged = leads.entrepot(&["purge"]);
-    assert_eq!(purged["files"][0]["path"], "wanted", "{purged:#}");
+    assert_eq!(purged["files"][0]["path"], "wanted", "{purged:#}\n{}", leads.log());
     nodes.iter().for_each(Node::down);
 }

@@ -340,12 +340,14 @@ impl File {
         Ok(())
     }
 
-    /// Drops the pending modification time after a user set the times of the stub.
-    pub fn times_set(&self) {
+    /// Drops the pending modification time, since a user sets that of the stub. A size that is set later would change it.
+    pub fn times_set(&self) -> Result<()> {
+        self.settle_deferred()?;
         if let Some((_, modified)) = self.ask_object() {
             self.kernel_modified.fetch_max(modified, Ordering::AcqRel);
         }
         self.modified.store(0, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Cuts or extends the object to the new size while the kernel uses it. The caller holds `io` exclusively.

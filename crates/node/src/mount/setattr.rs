@@ -60,7 +60,7 @@ impl Server {
             if let Some(open) = &open {
                 // A pending time is older than the one set now.
                 if changes.modified.is_some() {
-                    open.file.times_set();
+                    open.file.times_set()?;
                 } else {
                     open.file.settle()?;
                 }

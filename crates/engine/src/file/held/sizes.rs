@@ -5,8 +5,12 @@ use super::Holds;
 use crate::file::File;
 use crate::file::nodes::holds_lease;
 use crate::{Error, Result};
+use policy::Time;
 use policy::cluster::Node;
 use std::sync::atomic::Ordering;
+
+/// Age of a write from which its time differs from that of the stub's growth.
+const LATE: Time = Time::from_secs(1);
 
 impl File {
     /// Makes the stub longer: later under an exclusive hold, at once beside other nodes. The caller holds `io`.
@@ -54,7 +58,10 @@ impl File {
             let modified = self.modified.load(Ordering::Relaxed);
             self.stub.grow_to(size).inspect(|()| self.stub_changed())?;
             self.held.state.lock().behind = false;
-            // The time of the stub is now later than that of the writes before.
+            // The growth has set the time of the stub. A write long before keeps its own time.
+            if modified > 0 && (self.pool.clock)().since(Time(modified)) >= LATE {
+                self.stub.touch(Time(modified))?;
+            }
             let _ = self.modified.compare_exchange(modified, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         drop(extend);

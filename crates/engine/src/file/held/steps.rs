@@ -183,8 +183,12 @@ impl File {
                 if reach.answered == Answered::Later {
                     return Ok(None);
                 }
-                let size = self.stub.size()?.max(reach.bytes);
-                self.stub.grow_to(size)?;
+                let known = self.stub.size()?;
+                let size = known.max(reach.bytes);
+                // Growth sets the time of the stub.
+                if size > known {
+                    self.stub.grow_to(size)?;
+                }
                 whole = reach.answered == Answered::Yes;
                 size
             }
