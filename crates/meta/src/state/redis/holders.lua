@@ -55,11 +55,11 @@ local function released(key)
   return tonumber(at), tonumber(newest)
 end
 
--- The entry of a file, without what belongs to earlier runs and to nodes that are over.
-local function read(key, value)
+-- The entry of a file, without what belongs to earlier runs and to nodes that are over. `newest`: generation of a
+-- removed entry.
+local function read(value, newest)
   local entry = {epoch = epoch, generation = 0, newest = false, unsettled = suspect, removed = false, holds = {}}
   if not value then
-    local _, newest = released(key)
     entry.generation, entry.newest = newest or 0, newest ~= nil
     return entry
   end
@@ -97,9 +97,9 @@ local function read(key, value)
 end
 
 -- Whether no node has held a file for the duration of a session, for certain.
-local function is_unheld(key, value)
+local function is_unheld(value, released_at)
   local function is_past(at) return now >= at + session end
-  return is_past(unsure) and not value and is_past(released(key) or -session)
+  return is_past(unsure) and not value and is_past(released_at or -session)
 end
 
 local function put(key, entry)
@@ -184,13 +184,15 @@ elseif request == 'trust' then
   return {'done'}
 elseif request == 'sweep' then
   local all = redis.call('HGETALL', KEYS[4])
-  for i = 1, #all, 2 do put(all[i], read(all[i], all[i + 1])) end
+  for i = 1, #all, 2 do put(all[i], read(all[i + 1])) end
   return {'done'}
 end
 
 local key = ARGV[7]
 local value = redis.call('HGET', KEYS[4], key)
-local entry, unheld = read(key, value), is_unheld(key, value) and '1' or '0'
+local released_at, newest
+if not value then released_at, newest = released(key) end
+local entry, unheld = read(value, newest), is_unheld(value, released_at) and '1' or '0'
 local number = tonumber(ARGV[8] or '0')
 local function granted(mode)
   return {'granted', text(mode), text(entry.generation), entry.newest and '1' or '0', unheld}
