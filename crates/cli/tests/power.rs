@@ -132,15 +132,13 @@ fn what_was_acknowledged_as_durable_outlives_a_loss_of_power() {
         for (way, sum) in WAYS.iter().zip(&mut promised) {
             let promises = told["ways"][way]["promises"].as_u64().expect("a number");
             (*sum, of_round) = (*sum + promises, of_round + promises);
-            if told["ways"][way]["late"] != serde_json::json!([]) {
-                println!("seed {seed}, {way}: lost, but acknowledged after the cut: {}", told["ways"][way]["late"]);
-            }
             let lost = losses(&told, way);
             if !lost.is_empty() {
                 bad.push(format!(
-                    "seed {seed}, {way}: {} lost of {promises} promises: {:#?}",
+                    "seed {seed}, {way}: {} lost of {promises} promises: {:#?}; acknowledged after the cut: {}",
                     lost.len(),
-                    &lost[..lost.len().min(5)]
+                    &lost[..lost.len().min(5)],
+                    told["ways"][way]["late"]
                 ));
             }
         }
