@@ -104,7 +104,7 @@ impl File {
     }
 
     /// Called after `settle_size`, which read the kernel's time.
-    fn settle_times(&self) -> Result<()> {
+    pub(super) fn settle_times(&self) -> Result<()> {
         let at = self.modified.load(Ordering::Relaxed);
         if at == 0 {
             return Ok(());

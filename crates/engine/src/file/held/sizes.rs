@@ -59,10 +59,11 @@ impl File {
             self.stub.grow_to(size).inspect(|()| self.stub_changed())?;
             self.held.state.lock().behind = false;
             // The growth has set the time of the stub. A write long before keeps its own time.
-            if modified > 0 && (self.pool.clock)().since(Time(modified)) >= LATE {
-                self.stub.touch(Time(modified))?;
+            if (self.pool.clock)().since(Time(modified)) >= LATE {
+                self.settle_times()?;
+            } else {
+                let _ = self.modified.compare_exchange(modified, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
-            let _ = self.modified.compare_exchange(modified, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         drop(extend);
         if dirty {
