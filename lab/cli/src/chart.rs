@@ -131,9 +131,10 @@ impl Chart<'_> {
             writeln!(out, "<path class=\"axis\" d=\"M{LEFT} {top}V{bottom}H{right}\" fill=\"none\" stroke=\"black\"/>");
         for (at, label) in labels.iter().enumerate() {
             let (x, y) = (LEFT + place * (at as f64 + 0.5), bottom + 18.0);
-            let is_short = label.chars().count() <= LABEL;
-            let shown: String = label.chars().take(if is_short { LABEL } else { LABEL - 1 }).collect();
-            let shown = if is_short { shown } else { shown + "…" };
+            let shown: String = match label.chars().count() {
+                0..=LABEL => label.clone(),
+                _ => label.chars().take(LABEL - 1).chain(['…']).collect(),
+            };
             if is_turned {
                 let _ = write!(out, "<g transform=\"rotate(-40 {x:.1} {y})\">");
                 text(&mut out, (x, y), "end", &shown);
