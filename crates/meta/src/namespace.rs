@@ -31,7 +31,7 @@ use object::descriptors;
 use object::host::{fstat, remembered};
 use parking_lot::RwLock;
 use policy::shares::Descriptors;
-use replaced::Replaced;
+use replaced::{Lost, Replaced};
 use rustix::fs::{AtFlags, Stat, statat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -54,6 +54,7 @@ pub struct Namespace {
     seen: Option<seen::LastSeen>,
     /// Names that other nodes may replace, where there are other nodes.
     replaced: Option<Replaced>,
+    lost: Lost,
     /// Quotas from which a removed file is subtracted.
     quotas: Arc<Quotas>,
 }
@@ -71,6 +72,7 @@ impl Namespace {
             places: None,
             seen: None,
             replaced: None,
+            lost: Lost::default(),
             quotas: Arc::default(),
         })
     }

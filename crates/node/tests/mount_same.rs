@@ -9,6 +9,7 @@ mod volume;
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -155,6 +156,38 @@ fn a_name_that_is_only_replaced_is_always_there() {
         for n in 0..300 {
             fs::write(&new, n.to_string()).unwrap();
             fs::rename(&new, &name).unwrap();
+            if readers.iter().any(|reader| reader.is_finished()) {
+                break;
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A file that is opened while its last name is removed is whole, or absent. [S-003]
+#[test]
+fn a_file_that_is_opened_beside_its_removal_is_whole_or_absent() {
+    if volume::cannot_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let volume = volume::Volume::start(dir.path(), volume::Wanted::default());
+    let (new, name, content) = (volume.at.join("new"), volume.at.join("name"), vec![7; 100_000]);
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reads = || {
+            while !ends.load(Ordering::Relaxed) {
+                match fs::read(&name) {
+                    Ok(read) => assert_eq!(read.len(), content.len()),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+                }
+            }
+        };
+        let readers = [scope.spawn(reads), scope.spawn(reads), scope.spawn(reads)];
+        for _ in 0..2000 {
+            fs::write(&new, &content).unwrap();
+            fs::rename(&new, &name).unwrap();
+            fs::remove_file(&name).unwrap();
             if readers.iter().any(|reader| reader.is_finished()) {
                 break;
             }

@@ -141,8 +141,8 @@ impl Namespace {
         }
         self.is_absent(parent, name);
         let replaced = replaced.map(|removed| self.now_removed(removed, new_parent, new_name));
-        self.nodes.remove_name(moved_id, parent, name);
         self.nodes.add_name(moved_id, new_parent, new_name);
+        self.nodes.remove_name(moved_id, parent, name);
         self.tell_place(&moved, (new_parent, &to), new_name);
         Ok(replaced)
     }

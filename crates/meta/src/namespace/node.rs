@@ -41,6 +41,8 @@ struct Inner {
     generation: u64,
     /// Set if the kernel's pages are not of this inode. The next lookup then makes it another node for the kernel.
     distrusted: bool,
+    /// The one recorded name was removed.
+    is_nameless: bool,
     names: Vec<(NodeId, OsString)>,
     directory: Option<Arc<OwnedFd>>,
 }
@@ -48,7 +50,8 @@ struct Inner {
 impl Node {
     /// A node with one reference of the kernel.
     fn new(id: NodeId, kind: FileType, names: Vec<(NodeId, OsString)>) -> Node {
-        let inner = Inner { kind, references: 1, generation: 0, distrusted: false, names, directory: None };
+        let inner =
+            Inner { kind, references: 1, generation: 0, distrusted: false, is_nameless: false, names, directory: None };
         Node {
             id,
             inner: Mutex::new(inner),
@@ -102,6 +105,12 @@ impl Node {
 
     /// Last known name of the node.
     pub fn name(&self) -> Option<(NodeId, OsString)> {
+        let inner = self.inner.lock();
+        inner.names.last().filter(|_| !inner.is_nameless).cloned()
+    }
+
+    /// Last known name of the node, also after its removal.
+    pub(super) fn former_name(&self) -> Option<(NodeId, OsString)> {
         self.inner.lock().names.last().cloned()
     }
 
@@ -117,12 +126,15 @@ impl Node {
         inner.generation += 1;
         inner.directory = None;
         inner.names.clear();
-        inner.distrusted = false;
+        (inner.distrusted, inner.is_nameless) = (false, false);
         self.born_ns.store(0, Ordering::Release);
         *self.request.lock() = None;
     }
 
     fn add_name(inner: &mut Inner, parent: NodeId, name: &OsStr) {
+        if std::mem::take(&mut inner.is_nameless) {
+            inner.names.clear();
+        }
         match inner.names.iter().position(|(p, n)| *p == parent && n == name) {
             Some(at) if at + 1 == inner.names.len() => {}
             Some(at) => {
@@ -214,7 +226,13 @@ impl Nodes {
     /// Drops a name of a node.
     pub(super) fn remove_name(&self, id: NodeId, parent: NodeId, name: &OsStr) {
         if let Some(node) = self.get(id) {
-            node.inner.lock().names.retain(|(p, n)| !(*p == parent && n == name));
+            let mut inner = node.inner.lock();
+            let is_it = |(p, n): &(NodeId, OsString)| *p == parent && n == name;
+            if inner.names.len() == 1 && is_it(&inner.names[0]) {
+                inner.is_nameless = true;
+            } else {
+                inner.names.retain(|known| !is_it(known));
+            }
         }
     }
 
@@ -239,7 +257,7 @@ impl Nodes {
             // A removed directory cannot be opened again by name, so it keeps its descriptor while the kernel refers to
             // it.
             let mut inner = old.inner.lock();
-            if old.used.swap(false, Ordering::Relaxed) || inner.names.is_empty() {
+            if old.used.swap(false, Ordering::Relaxed) || (inner.names.is_empty() || inner.is_nameless) {
                 opened.push_back(id);
             } else {
                 inner.directory = None;

@@ -94,7 +94,7 @@ impl Namespace {
                     // Waits for a rename under way. If the name is still the same, another node or process removed it.
                     let _settled = self.renames.read();
                     if node.name().is_some_and(|now| now == (parent, name.clone())) {
-                        self.replaced.iter().for_each(|replaced| replaced.lost(parent, &name));
+                        self.lost.add(parent, &name);
                         self.nodes.remove_name(id, parent, &name);
                     }
                 }

@@ -3,7 +3,7 @@
 //!
 //! A name that this node found lately is looked up again a few times before it is reported absent; other names cost
 //! nothing. A name whose file was removed between two requests is recorded, so that the mount keeps the next file under
-//! it open ([`Namespace::was_replaced`]).
+//! it open ([`Namespace::was_lost`]).
 
 use super::Namespace;
 use super::node::NodeId;
@@ -24,18 +24,23 @@ use std::time::{Duration, Instant};
 const SLOTS: usize = 4096;
 /// Limit of recorded replacements. A guess: one for each thread of the mount that is between two requests.
 const LOST_MAX: usize = 32;
-/// Age up to which a replacement counts. A guess: the kernel repeats its lookup at once.
+/// Age up to which a replacement counts, and a replaced file stays open. A guess: the next request comes at once.
 pub const LOST: Duration = Duration::from_secs(1);
 
-/// Names that this node found lately, and names whose file was removed.
+/// Names that this node found lately.
 pub(super) struct Replaced {
     /// `None` in tests, where time stands still.
     began: Option<Instant>,
     /// Upper half of the name's hash, and the lower half of the milliseconds since the begin.
     seen: Box<[AtomicU64]>,
-    lost: Mutex<VecDeque<(NodeId, OsString, Instant)>>,
-    /// Length of `lost`.
-    lost_len: AtomicUsize,
+}
+
+/// Names whose file was removed between the kernel's lookup and its next request.
+#[derive(Default)]
+pub(super) struct Lost {
+    names: Mutex<VecDeque<(NodeId, OsString, Instant)>>,
+    /// Length of `names`.
+    len: AtomicUsize,
 }
 
 impl Replaced {
@@ -44,12 +49,7 @@ impl Replaced {
     }
 
     fn since(began: Option<Instant>) -> Replaced {
-        Replaced {
-            began,
-            seen: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
-            lost: Mutex::default(),
-            lost_len: AtomicUsize::new(0),
-        }
+        Replaced { began, seen: (0..SLOTS).map(|_| AtomicU64::new(0)).collect() }
     }
 
     fn slot(&self, parent: NodeId, name: &OsStr) -> (&AtomicU64, u64) {
@@ -105,26 +105,28 @@ impl Replaced {
         }
         unreachable!("the pauses end")
     }
+}
 
+impl Lost {
     /// Records that the file under a name went after the kernel had looked it up.
-    pub(super) fn lost(&self, parent: NodeId, name: &OsStr) {
-        let mut lost = self.lost.lock();
-        lost.retain(|(p, n, at)| at.elapsed() < LOST && !(*p == parent && n == name));
-        if lost.len() == LOST_MAX {
-            lost.pop_front();
+    pub(super) fn add(&self, parent: NodeId, name: &OsStr) {
+        let mut names = self.names.lock();
+        names.retain(|(p, n, at)| at.elapsed() < LOST && !(*p == parent && n == name));
+        if names.len() == LOST_MAX {
+            names.pop_front();
         }
-        lost.push_back((parent, name.to_owned(), Instant::now()));
-        self.lost_len.store(lost.len(), Ordering::Release);
+        names.push_back((parent, name.to_owned(), Instant::now()));
+        self.len.store(names.len(), Ordering::Release);
     }
 
-    fn is_lost(&self, parent: NodeId, name: &OsStr) -> bool {
-        if self.lost_len.load(Ordering::Acquire) == 0 {
+    fn has(&self, parent: NodeId, name: &OsStr) -> bool {
+        if self.len.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let mut lost = self.lost.lock();
-        lost.retain(|(_, _, at)| at.elapsed() < LOST);
-        self.lost_len.store(lost.len(), Ordering::Release);
-        lost.iter().any(|(p, n, _)| *p == parent && n == name)
+        let mut names = self.names.lock();
+        names.retain(|(_, _, at)| at.elapsed() < LOST);
+        self.len.store(names.len(), Ordering::Release);
+        names.iter().any(|(p, n, _)| *p == parent && n == name)
     }
 }
 
@@ -136,20 +138,20 @@ impl Namespace {
 
     /// Records that the file of a node went after the kernel had looked it up.
     pub fn lost_name(&self, id: NodeId) {
-        let Some(replaced) = &self.replaced else { return };
-        if let Some((parent, name)) = self.node(id).ok().and_then(|node| node.name()) {
-            replaced.lost(parent, &name);
+        if let Some((parent, name)) = self.node(id).ok().and_then(|node| node.former_name()) {
+            self.lost.add(parent, &name);
         }
     }
 
-    /// Whether another node replaced the file of a name during the last second, just after the kernel had looked it up.
-    pub fn was_replaced(&self, parent: NodeId, name: &OsStr) -> bool {
-        self.replaced.as_ref().is_some_and(|replaced| replaced.is_lost(parent, name))
+    /// Whether the file of a name was removed or replaced during the last second, just after the kernel had looked it
+    /// up.
+    pub fn was_lost(&self, parent: NodeId, name: &OsStr) -> bool {
+        self.lost.has(parent, name)
     }
 
     /// Extends that second after the file was kept open.
-    pub fn is_replaced_still(&self, parent: NodeId, name: &OsStr) {
-        self.replaced.iter().for_each(|replaced| replaced.lost(parent, name));
+    pub fn is_lost_still(&self, parent: NodeId, name: &OsStr) {
+        self.lost.add(parent, name);
     }
 }
 
@@ -189,10 +191,10 @@ mod tests {
 
     #[test]
     fn a_replacement_is_remembered_by_its_name() {
-        let replaced = Replaced::new();
+        let lost = Lost::default();
         let (one, other) = (OsStr::new("one"), OsStr::new("other"));
-        assert!(!replaced.is_lost(7, one));
-        replaced.lost(7, one);
-        assert!(replaced.is_lost(7, one) && !replaced.is_lost(8, one) && !replaced.is_lost(7, other));
+        assert!(!lost.has(7, one));
+        lost.add(7, one);
+        assert!(lost.has(7, one) && !lost.has(8, one) && !lost.has(7, other));
     }
 }

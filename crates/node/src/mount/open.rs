@@ -26,8 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const SHARDS: usize = 64;
-/// Time for which a replaced file stays open. A guess: the kernel opens it microseconds after its lookup.
-const REPLACED: Duration = Duration::from_millis(100);
 
 /// An inode in use, by the kernel's handles or by the daemon.
 pub struct Open {
@@ -215,6 +213,11 @@ impl Server {
         let mut shard = self.open.shard(id).lock();
         let open = match shard.entry(id) {
             Entry::Occupied(known) => known.get().clone(),
+            // Another thread removed the last known name, and perhaps the objects, after this one had opened the stub.
+            // The kernel looks the name up again.
+            Entry::Vacant(_) if self.parts.namespace.node(id).is_ok_and(|node| node.name().is_none()) => {
+                return Err(Errno::STALE.into());
+            }
             Entry::Vacant(free) => {
                 let users = AtomicUsize::new(0);
                 let (newest, holders) = (Mutex::default(), Holders::new(self.admission.clone()));
@@ -253,6 +256,11 @@ impl Server {
             return;
         }
         if open.file.is_nameless(|| fstat(open.stub()).ok().map(|stat| stat.st_nlink)) {
+            if !open.file.is_shared() {
+                // A new file with the same number would give EIO to those who just looked this one up.
+                let stub = open.stub.clone();
+                self.later.add(LOST, Box::new(move || drop(stub)));
+            }
             self.remove_objects(open, uid);
         }
     }
@@ -276,28 +284,12 @@ impl Server {
         }
     }
 
-    /// Records that a user removed a name of a file. If it was the last and the file is unused, leaving removes its
+    /// Records that a user removed or replaced a name of a file. If it was the last and the file is unused, leaving removes its
     /// objects.
     pub fn unlinked(&self, uid: u32, user: Option<User<'_>>) {
         let Some(mut user) = user else { return };
         user.uid = uid;
         user.open.lost_name_here.store(true, Ordering::Release);
-    }
-
-    /// As `unlinked`, after a rename. The kernel may have looked the name up before and may open the file now, so one
-    /// node keeps it open for a moment.
-    pub fn replaced(self: &Arc<Self>, uid: u32, user: Option<User<'_>>) {
-        let is_alone = self.parts.pool.cluster.get().is_none() && !self.parts.pool.quotas.is_on();
-        if let Some(user) = user.as_ref().filter(|_| is_alone) {
-            self.keep_open(&user.open, REPLACED, uid);
-        }
-        self.unlinked(uid, user);
-    }
-
-    /// Keeps a file open for a span; then its removal, if it has no name left, is charged to the user.
-    pub fn keep_open(self: &Arc<Self>, open: &Arc<Open>, span: Duration, uid: u32) {
-        let (server, open) = (self.clone(), open.enter());
-        self.later.add(span, Box::new(move || server.leave(&open, uid)));
     }
 
     fn remove_objects(&self, open: &Arc<Open>, uid: u32) {

@@ -1,4 +1,4 @@
-//! Files kept open between the kernel's lookup of a name and its next request, where other nodes replace the name.
+//! Files kept open between the kernel's lookup of a name and its next request, where the name is replaced often.
 //!
 //! The kernel repeats a system call once if the file that it looked up was removed. A name that is replaced often may
 //! lose its file again. So after one such loss the lookup opens the file, and the next request finds it open.
@@ -19,10 +19,10 @@ use std::time::Instant;
 const TRIES: usize = 4;
 
 impl Server {
-    /// Keeps the file just found under a name open for a moment, if other nodes replace the name. Looks the name up
+    /// Keeps the file just found under a name open for a moment, if the name lost its file lately. Looks the name up
     /// again if the file was removed.
     pub(super) fn pin(self: &Arc<Self>, parent: NodeId, name: &OsStr, mut found: Made) -> Made {
-        if !self.parts.namespace.was_replaced(parent, name) {
+        if !self.parts.namespace.was_lost(parent, name) {
             return found;
         }
         for _ in 0..TRIES {
@@ -38,7 +38,7 @@ impl Server {
                 }
                 pinned => {
                     if pinned.is_ok() {
-                        self.parts.namespace.is_replaced_still(parent, name);
+                        self.parts.namespace.is_lost_still(parent, name);
                     }
                     return found;
                 }
@@ -52,7 +52,8 @@ impl Server {
         user.refresh(Use::Read)?;
         user.open.stat()?; // kept for the kernel's next request
         user.open.set_pinned(Instant::now());
-        self.keep_open(&user.open, LOST, OWN);
+        let (server, open) = (self.clone(), user.keep());
+        self.later.add(LOST, Box::new(move || server.leave(&open, OWN)));
         Ok(())
     }
 }

@@ -161,7 +161,7 @@ impl FileSystem for Server {
             if let Some(replaced) = replaced {
                 server.counts_no_more(&replaced, user.is_some(), to.0);
             }
-            server.replaced(uid, user);
+            server.unlinked(uid, user);
             Ok(())
         });
     }
