@@ -59,6 +59,7 @@ fn a_host_that_was_cut_off_has_lost_nothing_and_joins_again() {
     let led = leading(&nodes);
     let (first, second) = (&nodes[(led + 1) % 3], &nodes[(led + 2) % 3]);
     let writers = Writers::start(&nodes, "away", 60, seed());
+    let reached = hosts.directory("reached"); // made before the cut, which may be that of the host that makes it
     writers.until_all_write();
     hosts.hosts[led].cut();
     let began = Instant::now();
@@ -72,7 +73,7 @@ fn a_host_that_was_cut_off_has_lost_nothing_and_joins_again() {
     let joined = Instant::now();
     until_within(30, "it has joined again", || second.hosts().len() == 3);
     println!("it had joined again {:.1?} after the cable", joined.elapsed());
-    Agent::start(&hosts.hosts[led]).reaches_all(&hosts.directory("reached"));
+    Agent::start(&hosts.hosts[led]).reaches_all(&reached);
     // To it all targets had failed.
     for target in ["target1", "target2"] {
         nodes[led].ok(&["target", "restore", target]);
