@@ -15,7 +15,7 @@ pub use payers::{Payers, Reserved};
 use object::error::Refused;
 use parking_lot::RwLock;
 use policy::quota::Subject;
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Stat};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,6 +35,8 @@ pub struct Quotas {
     tree: OnceLock<PathBuf>,
     judge: OnceLock<Judge>,
     refused: AtomicU64,
+    /// Number of renamed directories.
+    trees_moved: AtomicU64,
 }
 
 /// Accounts of all subjects.
@@ -128,6 +130,31 @@ impl Quotas {
     /// Whether a directory below the tree has limits, or one in it has.
     pub fn holds_tree(&self, path: &Path) -> bool {
         self.table.read().directories.keys().any(|limited| limited.starts_with(path))
+    }
+
+    /// Counts a rename or link of an inode in a directory, before it takes effect: a running scan may see both names or
+    /// none.
+    pub fn moves(&self, stat: &Stat, directory: impl FnOnce() -> rustix::io::Result<PathBuf>) {
+        if !self.is_on() {
+            return;
+        }
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            self.moves_trees(1);
+        }
+        let (uid, gid) = (stat.st_uid, stat.st_gid);
+        let payers =
+            directory().map_or_else(|_| self.owners(Some(uid), Some(gid)), |path| self.payers(uid, gid, &path));
+        payers.moves(counts(stat));
+    }
+
+    /// Counts renamed directories. The amount of their content is unknown.
+    pub fn moves_trees(&self, directories: u64) {
+        self.trees_moved.fetch_add(directories, Ordering::AcqRel);
+    }
+
+    /// Number of renamed directories.
+    pub fn trees_moved(&self) -> u64 {
+        self.trees_moved.load(Ordering::Acquire)
     }
 
     /// Charges an increase to all payers, or to none.

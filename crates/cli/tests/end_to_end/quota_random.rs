@@ -138,19 +138,29 @@ fn counts_are_what_is_there_whatever_was_done_at_the_same_time() {
         };
         rows.iter().map(sum).collect::<Option<BTreeMap<_, _>>>()
     };
-    // No background task corrects the counts during this test: the next look would be in hours.
-    until("all names were looked at", || counted().is_some() && volume.json(&["quota", "list"])["looking"] == false);
+    let are_scanned = || counted().is_some() && volume.json(&["quota", "list"])["looking"] == false;
+    until("all names were scanned", are_scanned);
     let at = &volume.at;
+    let mut scans = 0;
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            scope.spawn(move || {
+        let worker = |thread: u64| {
+            move || {
                 let (mut dice, mut open) = (Dice(seed ^ (thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)), Vec::new());
                 for _ in 0..STEPS {
                     drop(step(at, &mut dice, &mut open));
                 }
-            });
+            }
+        };
+        let workers: Vec<_> = (0..THREADS).map(|thread| scope.spawn(worker(thread))).collect();
+        // Each new limit makes the daemon scan all names, beside the steps.
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            volume.ok(&["quota", "set", "--user", "4711", "--hard", "1TB"]);
+            until("all names were scanned", are_scanned);
+            volume.ok(&["quota", "remove", "--user", "4711"]);
+            scans += 1;
         }
     });
+    println!("{scans} scans beside the steps");
     let mut expected = found(at);
     for of in &all {
         expected.entry(of.clone()).or_default();

@@ -55,9 +55,12 @@ impl File {
         payers
     }
 
-    /// Caches the payers, so that they stay known if the name is removed.
-    pub fn learn_payers(&self) {
-        self.has_payers();
+    /// Counts the file as moved before it loses a name, since it stays charged until its close. The payers are resolved
+    /// by the name and stay cached.
+    pub fn loses_name(&self) {
+        if self.is_charged() {
+            self.payers().moves(Changed { bytes: self.size(), files: 1 });
+        }
     }
 
     /// Charge of a file that has lost its last name and is still open.

@@ -74,6 +74,9 @@ impl Namespace {
         let from = self.pinned(id)?;
         let directory = self.directory(parent)?;
         let _changing = self.changing();
+        if self.quotas.is_on() {
+            self.quotas.moves(&fstat(&from)?, || self.path(parent));
+        }
         linkat(CWD, descriptor_path(&from), &*directory, name, AtFlags::SYMLINK_FOLLOW)?;
         let stat = fstat(&from)?;
         Ok((self.found(parent, name, &stat)?, stat))
@@ -104,6 +107,7 @@ impl Namespace {
         let _exclusive = self.renames.write();
         let _changing = self.changing();
         let moved = statat(&*from, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        self.quotas.moves(&moved, || self.path(parent));
         let present = || match statat(&*to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
@@ -113,12 +117,14 @@ impl Namespace {
         let moved_id = self.id_of(moved.st_ino);
         if flags.contains(RenameFlags::EXCHANGE) {
             let target = target.ok_or(Errno::NOENT)?;
+            self.quotas.moves(&target, || self.path(new_parent));
             renameat_with(&*from, name, &*to, new_name, flags)?;
             let target_id = self.id_of(target.st_ino);
-            self.nodes.remove_name(moved_id, parent, name);
-            self.nodes.remove_name(target_id, new_parent, new_name);
+            // At no time has a node no name, since other threads open it by its names.
             self.nodes.add_name(moved_id, new_parent, new_name);
             self.nodes.add_name(target_id, parent, name);
+            self.nodes.remove_name(moved_id, parent, name);
+            self.nodes.remove_name(target_id, new_parent, new_name);
             self.tell_place(&moved, (new_parent, &to), new_name);
             self.tell_place(&target, (parent, &from), name);
             return Ok(None);

@@ -61,14 +61,19 @@ impl Account {
         (read(&self.grown), read(&self.shrunk))
     }
 
-    /// Corrects the usage after a scan of all files: `right` maps the counted value to the right one.
-    pub fn correct(&self, mut right: impl FnMut(Resource, Option<u64>) -> u64) {
-        let counted = self.used();
+    /// Counts of this moment, for [`Account::correct`].
+    pub fn counted(&self) -> Both<i64> {
+        Both::each(|resource| self.used.of(resource).load(Ordering::Relaxed))
+    }
+
+    /// Corrects the counts of a moment after a scan: `right` maps a counted value to the right one. Changes since that
+    /// moment stay counted.
+    pub fn correct(&self, counted: Both<i64>, mut right: impl FnMut(Resource, Option<u64>) -> u64) {
+        let is_known = self.is_known.load(Ordering::Acquire);
         for resource in Resource::ALL {
-            let before = self.used.of(resource).load(Ordering::Relaxed);
-            let now = right(resource, counted.map(|counted| *counted.of(resource)));
+            let before = *counted.of(resource);
+            let now = right(resource, is_known.then(|| u64::try_from(before).unwrap_or(0)));
             let now = i64::try_from(now).unwrap_or(i64::MAX);
-            // Changes counted during the scan stay counted.
             self.used.of(resource).fetch_add(now.saturating_sub(before), Ordering::Relaxed);
         }
         self.is_known.store(true, Ordering::Release);
@@ -77,9 +82,18 @@ impl Account {
     /// Adds a change made by another node.
     pub fn add(&self, grown: Both<u64>, shrunk: Both<u64>) {
         for resource in Resource::ALL {
-            self.force(resource, *grown.of(resource));
-            self.give(resource, *shrunk.of(resource));
+            let (more, less) = (*grown.of(resource), *shrunk.of(resource));
+            let net = i64::try_from(i128::from(more) - i128::from(less)).unwrap_or(i64::MAX);
+            self.used.of(resource).fetch_add(net, Ordering::Relaxed);
+            self.grown.of(resource).fetch_add(more, Ordering::Relaxed);
+            self.shrunk.of(resource).fetch_add(less, Ordering::Relaxed);
         }
+    }
+
+    /// Counts a move to another name: as growth and as shrinkage, since a running scan may see both names or none.
+    pub(super) fn moves(&self, resource: Resource, amount: u64) {
+        self.grown.of(resource).fetch_add(amount, Ordering::Relaxed);
+        self.shrunk.of(resource).fetch_add(amount, Ordering::Relaxed);
     }
 
     /// Sets the usage from the sum over all nodes; `since` returns this node's changes that the sum does not include.

@@ -61,6 +61,11 @@ impl Payers {
         self.each(|account| Resource::ALL.iter().for_each(|of| account.force(*of, *more.of(*of))));
     }
 
+    /// Counts a file that gets another name, or loses one and stays open. The usage stays.
+    pub fn moves(&self, all: Changed) {
+        self.each(|account| Resource::ALL.iter().for_each(|of| account.moves(*of, *all.of(*of))));
+    }
+
     /// Subtracts removed bytes and files from all.
     pub fn give(&self, less: Changed) {
         self.each(|account| Resource::ALL.iter().for_each(|of| account.give(*of, *less.of(*of))));

@@ -79,10 +79,10 @@ fn a_look_at_all_files_puts_the_count_right_and_loses_nothing_that_came_meanwhil
     let account = Account::new(Subject::User(1), None);
     account.force(Resource::Bytes, 10);
     assert_eq!(account.used(), None, "nobody knows what was there before");
-    account.correct(|_, counted| counted.map_or(100, |_| unreachable!()));
+    account.correct(account.counted(), |_, counted| counted.map_or(100, |_| unreachable!()));
     assert_eq!(account.used(), Some(both(100, 100)));
     account.give(Resource::Bytes, 30);
-    account.correct(|_, counted| counted.expect("known") + 1);
+    account.correct(account.counted(), |_, counted| counted.expect("known") + 1);
     assert_eq!((account.used(), account.changes()), (Some(both(71, 101)), (both(10, 0), both(30, 0))));
 }
 

@@ -76,6 +76,8 @@ struct Book {
     /// Version of its limits, and number of changes of the sums.
     edition: (String, u64),
     version: u64,
+    /// Number of directories that each other node renamed, as last reported.
+    trees_moved: BTreeMap<String, Option<u64>>,
 }
 
 /// State of the scans of all names.

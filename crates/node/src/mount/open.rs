@@ -272,8 +272,7 @@ impl Server {
         let Some(stub) = removed.stub.take() else { return Some(None) };
         match self.user_of_stub(removed.id, stub, Use::Read) {
             Ok(user) => {
-                // The payers are resolved by the file's name, which it still has.
-                user.open.file.learn_payers();
+                user.open.file.loses_name();
                 Some(Some(user))
             }
             Err(error) if error.is_gone() && self.parts.pool.cluster.get().is_some() => None,

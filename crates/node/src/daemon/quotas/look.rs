@@ -17,6 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Time in which a change takes effect and is counted, in either order. A guess.
+const TAKES_EFFECT: Duration = Duration::from_millis(200);
 /// Names scanned between two pauses.
 const NAMES_AT_ONCE: u64 = 256;
 /// Maximum of files with several names that are recorded, so that each counts once: 8 MiB. Beyond it, each name counts.
@@ -38,6 +40,9 @@ pub(super) fn look(core: &Core, keeper: &Keeper) -> Result<()> {
     };
     let entries = keeper.book.lock().entries.iter().map(|(s, entry)| (*s, begun(&entry.account))).collect();
     let entries: BTreeMap<Subject, Begun> = entries;
+    let count_trees = || (core.pool.quotas.trees_moved(), keeper.book.lock().trees_moved.clone());
+    let trees_moved = count_trees();
+    core.maintenance.rests(TAKES_EFFECT);
     let is_awaited = entries.values().any(|begun| begun.account.used().is_none());
     keeper.looks.lock().is_awaited = is_awaited;
     let mut sums = Sums { core, entries, is_awaited, linked: HashSet::new(), unread: 0, last: None };
@@ -45,20 +50,26 @@ pub(super) fn look(core: &Core, keeper: &Keeper) -> Result<()> {
         return Ok(()); // the daemon ends, another node leads, or another scan is due
     }
     sums.add_what_has_no_name();
-    if core.calls.is_some() && !(core.maintenance.rests(LOOK_SOON) && keeper.book.lock().decides) {
+    let settles = if core.calls.is_some() { LOOK_SOON } else { TAKES_EFFECT };
+    if !(core.maintenance.rests(settles) && keeper.book.lock().decides) {
         return Ok(()); // another node leads by now
     }
+    let counted: Vec<_> = sums.entries.values().map(|begun| begun.account.counted()).collect();
+    core.maintenance.rests(TAKES_EFFECT);
     if sums.unread > 0 {
         tracing::warn!("{} names could not be read, so quotas may count too little", sums.unread);
     }
-    for Begun { account, grown, shrunk, found } in sums.entries.into_values() {
-        account.correct(|resource, counted| {
+    // Content of unknown size was met twice, or never.
+    let is_unsure = count_trees() != trees_moved;
+    for (Begun { account, grown, shrunk, found }, counted) in sums.entries.into_values().zip(counted) {
+        account.correct(counted, |resource, counted| {
             let (now_grown, now_shrunk) = account.changes();
             let more = now_grown.of(resource).saturating_sub(*grown.of(resource));
+            let less = now_shrunk.of(resource).saturating_sub(*shrunk.of(resource));
             let look = ScanResult {
                 found: *found.of(resource),
-                grown: if sums.unread > 0 { u64::MAX } else { more },
-                shrunk: now_shrunk.of(resource).saturating_sub(*shrunk.of(resource)),
+                grown: if is_unsure || sums.unread > 0 { u64::MAX } else { more },
+                shrunk: if is_unsure { u64::MAX } else { less },
             };
             corrected(counted, look)
         });

@@ -77,6 +77,8 @@ struct Report {
     after: u64,
     /// Per account: the current totals, and the totals that a leader has received.
     moved: BTreeMap<String, (Moved, Moved)>,
+    /// Number of directories that the node renamed since its start.
+    trees_moved: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -175,7 +177,8 @@ impl Keeper {
 
     fn follow(&self, core: &Core, calls: &Calls) -> Result<()> {
         let Some(leader) = calls.leader() else { return Err(Error::Elsewhere("no node leads".into())) };
-        let report = self.book.lock().report(calls.own());
+        let mut report = self.book.lock().report(calls.own());
+        report.trees_moved = Some(self.quotas.trees_moved());
         let said = calls.call_each(vec![leader], REPORTS.name, &Caller::daemon(), &report, ASKED_MAX, &|_| true);
         let answer = said.into_iter().next().and_then(|(_, answer)| answer.ok());
         let sums: Sums = answer.ok_or_else(|| Error::Elsewhere("the leading node does not report the usage".into()))?;
@@ -208,7 +211,7 @@ impl Book {
         let moved = |entry: &Entry| (Moved::of(&entry.account), entry.shared.told);
         let all = self.entries.values().map(|entry| (record::key(&entry.of), moved(entry)));
         let moved = all.filter(|(_, (now, told))| now != told).collect();
-        Report { node: node.to_owned(), edition: self.edition.clone(), after: self.version, moved }
+        Report { node: node.to_owned(), edition: self.edition.clone(), after: self.version, moved, trees_moved: None }
     }
 
     /// Applies the sums of the leader.
@@ -237,6 +240,7 @@ impl Book {
 
     /// Adds the changes of another node, and returns the sums.
     fn hear(&mut self, report: Report) -> Sums {
+        self.trees_moved.insert(report.node.clone(), report.trees_moved);
         for (key, (now, told)) in report.moved {
             if let Some(entry) = self.entry(&key) {
                 // A restarted node counts from zero.
