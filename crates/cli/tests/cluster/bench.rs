@@ -218,7 +218,13 @@ fn calls_of_entrepot_beside_those_of_a_plain_mount() {
             agents[0].ok(Call::Work(Work::Directory { path: format!("{dir}/{round}/small") }));
         }
         let idle = Calls::idle(&hosts.hosts);
-        println!("idle, each second: {:.0} calls, {:.0} of bricks: {}", idle.asked(), idle.sent(), idle.named());
+        let each = idle.clone().times(1.0 / rig.nodes.iter().flatten().count() as f64);
+        println!(
+            "idle, a daemon and second: {:.1} calls, {:.1} of bricks: {}",
+            each.asked(),
+            each.sent(),
+            each.named()
+        );
         if round > 0 {
             println!("| row | per | asked: plain | entrepot | of bricks: plain | entrepot |");
             println!("|---|---|---|---|---|---|");
