@@ -1,6 +1,8 @@
 //! The mount against a plain local directory: the same random operations on both must give the same answers and the
 //! same tree. The seed is printed; `ENTREPOT_SEED` repeats one, `ENTREPOT_STEPS` makes it longer.
 
+#[path = "mount/races.rs"]
+mod races;
 #[path = "mount/steps.rs"]
 mod steps;
 #[allow(dead_code)]
