@@ -1,13 +1,14 @@
 //! An ordinary user changes files on all nodes, by a seed, while daemons freeze and die, targets are drained and Redis stops.
 //!
-//! The test takes seconds. The long form (`tests/soak-cluster.sh`, `ENTREPOT_MINUTES`) also cuts hosts off and kills bricks.
+//! The test takes seconds. The long form (`tests/soak-cluster.sh`, `ENTREPOT_MINUTES`) also cuts hosts off, kills bricks, and puts
+//! Redis back to what it had on disk a while ago.
 
 mod files;
 
 use crate::agent::Agent;
 use crate::hosts::{Hosts, USER, hosts};
 use crate::random::{Random, seed};
-use crate::real::until_within;
+use crate::real::{err, until_within};
 use crate::volume::{NODES, Node, Shared, TARGETS, are_in_order, is_well};
 use crate::writers::Writers;
 use crate::{audit, ceph, gluster};
@@ -72,9 +73,10 @@ impl World<'_> {
 fn moves(nodes: &[Node<'_>], random: &mut Random) -> String {
     let target = format!("target{}", 1 + random.below(TARGETS as u64));
     let (by, again) = (random.below(3) as usize, random.below(3) as usize);
-    let emptied = nodes[by].run(&["target", "drain", &target]).status.success();
+    let done = nodes[by].run(&["target", "drain", &target]);
     nodes[again].ok(&["target", "restore", &target]);
-    format!("{target} drained by {}: {}", nodes[by].name(), if emptied { "empty" } else { "not empty" })
+    let how = if done.status.success() { "empty".into() } else { err(&done).replace('\n', "; ") };
+    format!("{target} drained by {}: {how}", nodes[by].name())
 }
 
 /// Disturbs the nodes, or what connects them, in one way, and ends the disturbance. In the directory `reached` of the shared
@@ -82,7 +84,7 @@ fn moves(nodes: &[Node<'_>], random: &mut Random) -> String {
 fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, random: &mut Random) -> String {
     let victim = random.below(3) as usize;
     // A cut host and a dead brick cost many seconds each.
-    let kinds = if wanted().is_some() && !ceph::is_wanted() { 10 } else { 8 };
+    let kinds = if wanted().is_some() && !ceph::is_wanted() { 11 } else { 8 };
     match random.below(kinds) {
         0..3 => moves(nodes, random),
         3 | 4 => {
@@ -129,17 +131,25 @@ fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, random: &mut Random
             is_well(nodes);
             format!("{brick} away for {long:.1?}")
         }
-        _ => {
+        kind => {
             hosts.kill_redis();
             let long = Duration::from_millis(random.below(4000));
             std::thread::sleep(long);
-            hosts.server.start_redis();
+            let is_old = kind == 10;
+            if is_old {
+                hosts.put_redis_back()
+            } else {
+                hosts.server.start_redis()
+            }
             // A node that has just failed to connect does not try again at once, and would keep an order for itself.
             until_within(30, "all nodes reach Redis", || {
                 nodes.iter().all(|node| node.entrepot(&["status"])["state_away"].is_null())
             });
             is_well(nodes);
-            format!("Redis away for {long:.1?}")
+            if is_old {
+                hosts.keep_redis(); // for the next time
+            }
+            format!("Redis away for {long:.1?}{}", if is_old { ", and back with an old copy" } else { "" })
         }
     }
 }
@@ -162,6 +172,7 @@ fn what_was_acknowledged_stays_whatever_happens_to_nodes() {
         wrong: Mutex::default(),
         is_over: AtomicBool::new(false),
     };
+    hosts.keep_redis();
     let writers = Writers::start(&nodes, "soaked", 60, seed);
     let (mut random, began, mut disturbed) = (Random(seed), Instant::now(), 0);
     std::thread::scope(|scope| {
