@@ -110,7 +110,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// The path of a node below the root, by the last known names; `NOENT` if the node has none.
+    /// Returns the path of an inode below the root, by the last names seen of it; `NOENT` if it has none.
     pub fn path(&self, id: NodeId) -> Result<PathBuf> {
         let mut names = Vec::new();
         let mut at = id;

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The samples, each made by the `make.sh` beside them with the program of that day.
+/// Archives of volumes, named by date. The `make.sh` beside them made each one with the program of its date.
 const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats");
 /// The files of a sample, as they are named in their bytes, and their sizes.
 const FILES: &[(&str, &str, usize)] = &[

@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// The bytes of one block.
 pub(crate) type Frame = Box<[u8]>;
 
-/// Blocks are numbers already; they only need to be spread (Fibonacci hashing).
+/// Hash function for block numbers: a multiplication spreads neighbours over the table (Fibonacci hashing).
 #[derive(Default)]
 pub(super) struct Spread(u64);
 

@@ -74,7 +74,8 @@ impl File {
         self.is_charged() && !self.payers().is_empty()
     }
 
-    /// Runs `change` with the length, which stays fixed during the call; then drops the cached payers.
+    /// Runs `change`, which sets the file's owner or group, with the file's length. No write makes the file longer
+    /// during the call. Then drops the cached payers.
     pub fn change_payers<T>(&self, change: impl FnOnce(u64) -> T) -> T {
         let _extend = self.extend.lock();
         let changed = change(self.size());

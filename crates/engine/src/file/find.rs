@@ -80,7 +80,8 @@ impl FileTable {
         self.at_noted_place(places, id).inspect_err(|_| places.file_is_gone(id)).ok()
     }
 
-    /// The file at its recorded place, or as the error the wrong place.
+    /// Opens the file at its recorded path. The error is that path if the file is not there; `None` if no path is
+    /// recorded.
     fn at_noted_place(&self, places: &Places, id: FileId) -> Result<Arc<File>, Option<PathBuf>> {
         let mut wrong = None;
         for _ in 0..TRIES {

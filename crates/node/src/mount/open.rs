@@ -250,14 +250,14 @@ impl Server {
         shard.remove(&open.id);
         drop(shard);
         self.counts_no_more_if_nameless(open);
-        // The node that removes the last name removes the objects. It has read the layout before, so a file without one
-        // has no objects.
+        // With several nodes, the node that removes the last name removes the objects. It has read the layout before,
+        // so a file that is in its stub has no objects.
         if open.file.is_shared() && (open.file.is_in_stub() || !open.lost_name_here()) {
             return;
         }
         if open.file.is_nameless(|| fstat(open.stub()).ok().map(|stat| stat.st_nlink)) {
             if !open.file.is_shared() {
-                // A new file with the same number would give EIO to those who just looked this one up.
+                // A new file with the same number would give EIO to callers that just looked this one up.
                 let stub = open.stub.clone();
                 self.later.add(LOST, Box::new(move || drop(stub)));
             }

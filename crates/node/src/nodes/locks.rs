@@ -28,7 +28,7 @@ fn byte(node: Node) -> Bytes {
 }
 
 impl Nodes {
-    /// Shows a lock of this node to others. Called again every few seconds.
+    /// Locks the byte of this node, so that other nodes can check that they see the lock. Called every few seconds.
     pub fn show_lock(&self) {
         let mut file = self.reach.file.lock();
         if let Err(error) = self.lock_byte(&mut file) {

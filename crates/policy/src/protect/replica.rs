@@ -256,7 +256,7 @@ pub struct Protection {
     pub file: FileId,
     /// State of its copy, if one exists or is requested.
     pub life: Option<Life>,
-    /// Reason why this job requested it; `None` if only other jobs did.
+    /// Reason why this job requested the copy; `None` if only other jobs requested it.
     pub reason: Option<CreateReason>,
     /// Whether the job was dispatched before the copy was complete.
     pub at_risk: bool,

@@ -71,7 +71,8 @@ pub enum FileEvent {
         /// Whether it is the last segment of the request.
         ends_request: bool,
     },
-    /// Requests of applications since the last event of this kind. Sent before the tick at which stripes look.
+    /// Requests of applications since the last event of this kind. Sent before the tick at which the stripe mechanism
+    /// evaluates them.
     Asked {
         /// Requests by size.
         counts: Box<Counts>,

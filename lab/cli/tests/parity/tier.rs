@@ -1,9 +1,8 @@
 //! Tiering: one list of accesses through the simulator's machine and through the live one, and equal logs of what went
 //! in and what was moved, at the same times.
 //!
-//! The simulator runs first; the live driver is led through the moments of its log, over files on targets in memory: an
-//! access is made when it was made there, a move or a slow copy ends when it ended there, and devices are looked at
-//! when they fell idle there.
+//! The simulator runs first. Then the live driver gets each event of its log at the same virtual time, over files on
+//! targets in memory: accesses, ends of moves and of slow copies, and devices that become idle.
 
 use engine::file::{Access, Adviser, File, FileTable, Happened, Pool};
 use engine::mover::Mover;

@@ -61,8 +61,8 @@ section! {
         copies_free_percent: u32 = count(1..=100), 5;
         /// "tuned": promote at the access, while the bytes are in memory; under load only with `busy_rate`.
         on_access: bool = flag, false;
-        /// So many percent of the fast tier's space may be taken by hot data; the rest is left to others, such as the burst
-        /// buffer.
+        /// Part of the fast tier's space that hot data may take, in percent; the rest is left to others, such as the
+        /// burst buffer.
         share_percent: u32 = count(1..=100), 50;
         /// Segments whose accesses are remembered.
         locations: usize = count(1 << 10..=1 << 26), 1048576;

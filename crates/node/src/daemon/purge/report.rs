@@ -3,7 +3,7 @@
 use policy::protect::purge::{Reason, Stats};
 use serde::{Deserialize, Serialize};
 
-/// A file that was removed, or would be.
+/// A file that the purge removed, or that a dry run would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Purged {

@@ -24,8 +24,8 @@ const WRITES_MAX: f64 = 0.5;
 /// Least delay before another attempt after a copy failed or was refused.
 const AGAIN: Time = Time(1_000_000_000);
 
-/// The copies of the fast tier's locations. Each location is in one of `held`, `due` and `making`, if copies are made
-/// at all.
+/// Slow copies of the locations that lie on the fast tier. If copies are made at all, each such location is in one of
+/// `held`, `due` and `making`.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     /// Time without access before a copy; `None`: only promotions leave copies.
