@@ -45,6 +45,7 @@ pub struct Namespace {
     root: RwLock<Arc<OwnedFd>>,
     root_inode: AtomicU64,
     device: AtomicU64,
+    is_local: bool,
     nodes: Nodes,
     /// Held exclusively by a rename; shared by a thread that retries after a stale name.
     renames: RwLock<()>,
@@ -64,6 +65,7 @@ impl Namespace {
     pub fn new(root: OwnedFd) -> Result<Namespace> {
         let stat = remembered(&root)?;
         Ok(Namespace {
+            is_local: object::host::is_local(&root),
             nodes: Nodes::new(Descriptors::of(descriptors::raise()).directories as usize),
             root_inode: AtomicU64::new(stat.st_ino),
             device: AtomicU64::new(stat.st_dev),
@@ -91,6 +93,11 @@ impl Namespace {
     /// Opens removed files from now on if their length counts for quotas.
     pub fn counting(self, quotas: Arc<Quotas>) -> Namespace {
         Namespace { quotas, ..self }
+    }
+
+    /// Whether the tree lies on a local file system, which hides removed files that are open and reuses their numbers.
+    pub fn is_local(&self) -> bool {
+        self.is_local
     }
 
     /// Whether a name exists in a directory.

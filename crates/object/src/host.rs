@@ -44,6 +44,19 @@ pub fn read_secret(file: &Path) -> std::result::Result<String, String> {
     }
 }
 
+/// Whether it is a local file system whose SEEK_HOLE and SEEK_DATA report bytes that are only in memory yet, and which
+/// hides removed files that are open. Other ones count as unknown: network file systems may query the server or give
+/// removed files another name, and some local ones ignored dirty pages in some versions.
+pub fn is_local(file: impl AsFd) -> bool {
+    const EXT: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683e;
+    const TMPFS: u64 = 0x0102_1994;
+    // Where the field is signed, the bits above 31 are only its sign.
+    let kind = rustix::fs::fstatfs(file).map(|fs| fs.f_type as u64 & 0xffff_ffff);
+    kind.is_ok_and(|kind| matches!(kind, EXT | XFS | BTRFS | TMPFS))
+}
+
 /// `f_type` of FUSE, from the kernel's `magic.h`.
 const FUSE_MAGIC: u64 = 0x6573_5546;
 

@@ -189,7 +189,7 @@ impl DirectoryMedium {
         if reopened || !here {
             let fuse_type = crate::host::fuse_type(&objects);
             let on_entrepot = fuse_type.as_deref() == Some("fuse.entrepot");
-            let below = Below { on_entrepot, knows_holes: is_local(&objects) };
+            let below = Below { on_entrepot, knows_holes: crate::host::is_local(&objects) };
             let over_network = rustix::fs::fstatfs(&objects).is_ok_and(|fs| is_network(fs.f_type as u64));
             let is_shared = over_network || fuse_type.is_some_and(|kind| SHARED_FUSE.contains(&&*kind));
             let (device, inode) = (stat.st_dev, stat.st_ino);
@@ -204,18 +204,6 @@ impl DirectoryMedium {
 /// Maps the errors of a missing directory to those of a missing medium. A missing object has another error.
 fn absent(errno: Errno) -> Errno {
     if matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) { Errno::NODEV } else { errno }
-}
-
-/// Whether it is a local file system whose SEEK_HOLE and SEEK_DATA report bytes that are only in memory yet. Other ones
-/// count as unknown: network file systems may query the server, and some local ones ignored dirty pages in some
-/// versions.
-fn is_local(directory: &OwnedFd) -> bool {
-    const EXT: i64 = 0xef53;
-    const XFS: i64 = 0x5846_5342;
-    const BTRFS: i64 = 0x9123_683e;
-    const TMPFS: i64 = 0x0102_1994;
-    let kind = rustix::fs::fstatfs(directory).map(|fs| i64::from(fs.f_type as u32));
-    kind.is_ok_and(|kind| matches!(kind, EXT | XFS | BTRFS | TMPFS))
 }
 
 /// Whether a file system of this `f_type` reaches its devices over a network. The numbers are from the kernel's
