@@ -3,9 +3,10 @@
 use crate::audit;
 use crate::hosts::hosts;
 use crate::random::{Random, seed};
-use crate::real::until_within;
-use crate::volume::{NODES, Shared, are_in_order};
+use crate::real::{noise, until_within};
+use crate::volume::{NODES, Shared, are_in_order, is_well};
 use crate::writers::Writers;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// [S-204] [S-213]
@@ -43,6 +44,32 @@ fn nothing_acknowledged_is_lost_when_daemons_are_killed() {
     std::thread::sleep(Duration::from_secs(1));
     for report in writers.stop() {
         assert!(report.writes > 20, "only {} writes", report.writes);
+    }
+    are_in_order(&nodes);
+}
+
+/// The size of a file that is still open is not in its stub. Other nodes wait for it, or find it in the objects. [S-330]
+#[test]
+fn appended_bytes_of_a_killed_node_are_read_before_its_lease_is_over() {
+    let Some(hosts) = hosts() else { return };
+    let shared = Shared::of_all(&hosts);
+    let nodes = shared.up();
+    let (killed, reader) = (&nodes[1], &nodes[2]);
+    for n in 0..4 {
+        let (name, mut bytes) = (format!("appended{n}"), noise(1_300_000));
+        std::fs::write(killed.path(&name), &bytes).expect("write");
+        assert!(std::fs::read(reader.path(&name)).expect("read") == bytes);
+        let mut file = std::fs::File::options().append(true).open(killed.path(&name)).expect("opens");
+        file.write_all(&bytes[..5000]).expect("append");
+        bytes.extend_from_within(..5000);
+        killed.kill(&killed.pid());
+        let began = Instant::now();
+        let read = std::fs::read(reader.path(&name)).expect("read");
+        println!("read {:.1?} after the end", began.elapsed());
+        assert!(read == bytes, "{} of {} bytes", read.len(), bytes.len());
+        drop(file);
+        killed.up();
+        is_well(&nodes);
     }
     are_in_order(&nodes);
 }

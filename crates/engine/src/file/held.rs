@@ -276,10 +276,16 @@ impl File {
     }
 
     /// Updates the size beside other writers, for a use up to `end`. They only make the file longer.
-    fn take_longer_size(&self, right: &Right, end: u64) -> Result<()> {
-        if !right.permit.mode.caches() && end > self.size.load(Ordering::Acquire) {
-            self.size.fetch_max(self.stub.size()?, Ordering::AcqRel);
+    fn take_longer_size(&self, holds: &Holds, right: &Right, end: u64) -> Result<()> {
+        if right.permit.mode.caches() || end <= self.size.load(Ordering::Acquire) {
+            return Ok(());
         }
+        let mut size = self.stub.size()?;
+        // Bytes beyond the end of a truncation do not count.
+        if right.permit.behind && self.stub.cut_to()?.is_none() {
+            size = size.max(self.size_of_objects(holds)?);
+        }
+        self.size.fetch_max(size, Ordering::AcqRel);
         Ok(())
     }
 
@@ -287,7 +293,7 @@ impl File {
     pub(super) fn begin_reading(&self, end: u64) -> Result<Option<Right>> {
         let Some(holds) = self.holds() else { return Ok(None) };
         let right = self.right(holds, Use::Read)?;
-        self.take_longer_size(&right, end)?;
+        self.take_longer_size(holds, &right, end)?;
         Ok(Some(right))
     }
 
@@ -295,7 +301,7 @@ impl File {
     pub(super) fn begin_writing(&self, end: u64) -> Result<()> {
         let Some(holds) = self.holds() else { return Ok(()) };
         let right = self.right(holds, Use::Write)?;
-        self.take_longer_size(&right, end)?;
+        self.take_longer_size(holds, &right, end)?;
         self.right(holds, self.usage_up_to(end)).map(drop)
     }
 
@@ -323,7 +329,7 @@ impl File {
     /// Updates the state in memory, as for an open.
     pub(super) fn refresh_held(&self, holds: &Holds, usage: Use) -> Result<()> {
         let right = self.right(holds, usage)?;
-        self.take_longer_size(&right, u64::MAX)?;
+        self.take_longer_size(holds, &right, u64::MAX)?;
         if !right.permit.mode.caches() {
             self.forget_all();
         }

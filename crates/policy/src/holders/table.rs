@@ -30,7 +30,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use request::{Answer, Request};
+pub use request::{Answer, Others, Request};
 
 use crate::cluster::Node;
 use crate::time::Time;
@@ -376,9 +376,12 @@ impl Table {
             return Answer::Recall { nodes, mode: Mode::Write };
         }
         let (generation, newest) = (entry.generation, entry.newest);
+        // Of the holds that cache, only those without a session are left.
+        let is_behind = entry.holds.iter().any(|(other, (hold, _))| *other != node && hold.mode == Mode::Exclusive);
+        let others = if is_behind { Others::Behind } else { Others::settled(unheld) };
         entry.holds.insert(node, (Hold { mode, number }, caller.link));
         self.put(now, key, entry);
-        Answer::Granted { mode, generation, newest, unheld }
+        Answer::Granted { mode, generation, newest, others }
     }
 
     /// The mode of another node's hold by now: modes that cache end with the session.
@@ -447,7 +450,8 @@ impl Table {
             true if generation == 0 => {
                 entry.claim = None;
                 entry.holds.insert(node, (Hold { mode: Mode::Exclusive, number }, caller.link));
-                Answer::Granted { mode: Mode::Exclusive, generation: entry.generation, newest: entry.newest, unheld }
+                let (generation, newest) = (entry.generation, entry.newest);
+                Answer::Granted { mode: Mode::Exclusive, generation, newest, others: Others::settled(unheld) }
             }
             true => Answer::Drained { unsettled: entry.unsettled },
         };
@@ -476,7 +480,7 @@ impl Table {
         self.put(now, key, entry);
         match last {
             true => Answer::Delete,
-            false if keeps => Answer::Granted { mode, generation, newest: false, unheld: false },
+            false if keeps => Answer::Granted { mode, generation, newest: false, others: Others::Settled },
             false => Answer::Done,
         }
     }

@@ -5,8 +5,8 @@
 
 use super::change::Stage;
 use super::{Holds, is_gone};
-use crate::Result;
 use crate::file::{BeingMade, File, NewObjects, Slot, View};
+use crate::{Error, Result};
 use meta::stub::{Pointer, Record};
 use object::target::{Pending, State, TargetError};
 use policy::ObjectId;
@@ -201,6 +201,15 @@ impl File {
         Ok(Some(true))
     }
 
+    /// Size of the file as its objects show it.
+    pub(super) fn size_of_objects(&self, holds: &Holds) -> Result<u64> {
+        let reach = self.reach(holds, &self.view());
+        match reach.answered {
+            Answered::Later => Err(Error::Busy("an object that may show the size of the file does not answer".into())),
+            _ => Ok(reach.bytes),
+        }
+    }
+
     /// Largest end of the bytes that objects of a view hold, with the answers of the mirror that answers best.
     fn reach(&self, holds: &Holds, view: &View) -> Reach {
         let both = |one: Reach, other: Reach| Reach {
@@ -266,7 +275,7 @@ impl File {
             return Ok(None);
         }
         let new: Vec<ObjectId> = parts.iter().flat_map(|(_, part)| &part.objects).map(|object| object.id).collect();
-        let sealed = layout.seal(parts).map_err(|error| crate::Error::Invalid(error.to_string()))?;
+        let sealed = layout.seal(parts).map_err(|error| Error::Invalid(error.to_string()))?;
         let stays = |object: &Object| sealed.objects().any(|(_, of)| of.id == object.id);
         let old = layout.objects().map(|(_, object)| *object).filter(|object| !stays(object)).collect();
         made.sync()?;

@@ -1,7 +1,7 @@
 //! One file of a node: its hold, what the engine wants, and the task under way.
 
 use super::{Config, Mode, Permit, Request, Use};
-use crate::holders::table::Hold;
+use crate::holders::table::{Hold, Others};
 use crate::time::Time;
 use std::collections::BTreeSet;
 
@@ -157,6 +157,8 @@ pub(super) struct File {
     /// The highest mode that the table may show for the hold.
     shown: Option<Mode>,
     pub(super) provisional: bool,
+    /// Whether the size of the stub may be too small under the hold.
+    behind: bool,
     /// Generation that the operations use.
     pub(super) layout: Option<u64>,
     /// Generation that the table named at the admission; 0: none.
@@ -274,7 +276,14 @@ impl File {
     }
 
     /// Takes the hold that the table has admitted.
-    pub(super) fn granted(&mut self, mode: Mode, number: u64, generation: u64, newest: bool, caches: bool) {
+    pub(super) fn granted(
+        &mut self,
+        mode: Mode,
+        number: u64,
+        (generation, newest): (u64, bool),
+        others: Others,
+        caches: bool,
+    ) {
         // A cache is filled after the admission.
         self.new.ends();
         let same = self.layout.filter(|_| !mode.caches() && self.hold.is_some_and(|hold| hold.mode > Mode::Open));
@@ -284,7 +293,7 @@ impl File {
         // A file without objects has no record.
         let known = if newest && generation == 0 { Some(0) } else { same };
         (self.layout, self.hint, self.newest, self.provisional) = (known, generation, newest, false);
-        self.first_use = FirstUse::Awaited;
+        (self.first_use, self.behind) = (FirstUse::Awaited, others == Others::Behind);
         if self.recall == Some(Mode::Write) {
             self.recall = None;
         }
@@ -293,6 +302,8 @@ impl File {
     pub(super) fn granted_provisionally(&mut self, number: u64, generation: u64) {
         self.hold = Some(Hold { mode: Mode::Write, number });
         (self.layout, self.provisional, self.shown) = (Some(generation), true, None);
+        // Nobody tells whether a node that is over had made the file longer.
+        self.behind = true;
     }
 
     /// The session has begun: the table shows what was registered.
@@ -349,7 +360,8 @@ impl File {
 
     pub(super) fn permit(&self, usage: Use) -> Option<Permit> {
         let (hold, generation) = (self.hold?, self.layout?);
-        let permit = Permit { number: hold.number, mode: hold.mode, generation, grows: !self.provisional };
+        let (grows, behind) = (!self.provisional, self.behind);
+        let permit = Permit { number: hold.number, mode: hold.mode, generation, grows, behind };
         (self.serves(usage) && !self.blocked && self.lowers().is_none()).then_some(permit)
     }
 

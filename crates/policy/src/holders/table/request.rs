@@ -106,6 +106,24 @@ impl Answer {
     }
 }
 
+/// Other holders of a file that a node was admitted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Others {
+    /// No node has held the file for the duration of a session, for certain.
+    NoneLately,
+    /// The stub has their sizes.
+    Settled,
+    /// One without a session held the file alone: its objects may show a larger size than its stub.
+    Behind,
+}
+
+impl Others {
+    /// Without a member that may have made the file longer.
+    pub(super) fn settled(unheld: bool) -> Others {
+        if unheld { Others::NoneLately } else { Others::Settled }
+    }
+}
+
 /// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
@@ -149,8 +167,8 @@ pub enum Answer {
         generation: u64,
         /// Whether it is known, and its layout is the newest.
         newest: bool,
-        /// Whether no node has held the file for the duration of a session, for certain.
-        unheld: bool,
+        /// State of the other nodes' holds.
+        others: Others,
     },
     /// The claim excludes all others.
     Drained {

@@ -228,10 +228,17 @@ impl World {
                 self.objects.entry(*object).and_modify(|content| *content = 0);
             }
         } else {
-            let reach = objects.iter().rposition(|object| self.objects.get(object).is_some_and(|content| *content > 0));
-            stub.size = stub.size.max(reach.map_or(0, |last| last + 1));
+            let reach = self.reach(&objects);
+            let stub = &mut self.stubs[file];
+            stub.size = stub.size.max(reach);
         }
         self.hosts[i].views[file].size = self.stubs[file].size;
+    }
+
+    /// Size of a file as its objects show it.
+    pub fn reach(&self, objects: &[u8; 2]) -> usize {
+        let reach = objects.iter().rposition(|object| self.objects.get(object).is_some_and(|content| *content > 0));
+        reach.map_or(0, |last| last + 1)
     }
 
     fn publish(&mut self, scenario: &Scenario, i: usize, file: usize, changed: bool) -> Created {

@@ -4,6 +4,7 @@ use super::scenario::{Guilt, Op, Scenario};
 use super::world::{At, Late, Running, START, VALUES, World};
 use crate::cluster::share::Written;
 use crate::holders::node::{Event, Use};
+use crate::holders::table::Mode;
 
 pub const LOST: &str = "an acknowledged write is not in the layout";
 
@@ -80,7 +81,7 @@ impl World {
         match self.hosts[i].running.at {
             At::Start => self.start_op(scenario, i, op),
             At::Try => self.attempt(scenario, i, op),
-            At::Size => self.take_size(i, op),
+            At::Size => self.take_size(scenario, i, op),
             At::Data => self.transfer(scenario, i, op),
             At::SetSize | At::Settle | At::Mark | At::CutSize | At::CutObject | At::Unmark => self.resize(scenario, i),
             At::Finish => self.finish_op(scenario, i, op),
@@ -177,10 +178,14 @@ impl World {
         if cached { self.sized(op, i) } else { running.at = At::Size }
     }
 
-    fn take_size(&mut self, i: usize, op: Op) {
-        let file = self.hosts[i].running.file;
+    fn take_size(&mut self, scenario: &Scenario, i: usize, op: Op) {
+        let running = &self.hosts[i].running;
+        let (file, behind) = (running.file, running.permit.is_some_and(|permit| permit.behind));
+        let shown = behind && !self.stubs[file].cut && scenario.guilt != Guilt::BelievesSize;
+        let reach = if shown { self.reach(&running.objects) } else { 0 };
         let view = &mut self.hosts[i].views[file];
-        view.size = if view.behind { view.size.max(self.stubs[file].size) } else { self.stubs[file].size };
+        let size = self.stubs[file].size.max(reach);
+        view.size = if view.behind { view.size.max(size) } else { size };
         self.hosts[i].running.size = view.size;
         self.sized(op, i);
     }
@@ -304,9 +309,12 @@ impl World {
                 if longer {
                     (view.size, view.behind) = (running.block + 1, true);
                 }
-                let closed = !view.behind;
+                // A node that was apart from the store sets a size after it has registered its holds again.
+                let together = scenario.faults.partitions == 0;
+                let alone = running.permit.is_some_and(|permit| permit.mode == Mode::Exclusive);
+                let seen = !view.behind || (alone && together);
                 self.acknowledged |= 1 << value;
-                self.visible |= if closed { 1 << value } else { 0 };
+                self.visible |= if seen { 1 << value } else { 0 };
             }
             Op::Cut { value, .. } => {
                 self.acknowledged |= 1 << value;
