@@ -7,111 +7,146 @@ use super::queues::Queues;
 const WINDOW: usize = 0;
 const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
-/// Rows of the sketch of counts.
-const ROWS: usize = 4;
-/// Counts are at most this.
-const COUNT_MAX: u8 = 15;
+/// Hits per block of the main part after which all counts are halved.
+const HITS_PER_AGE: usize = 32;
 
 /// W-TinyLFU with a window of 1 % and 80 % of the rest protected.
 pub struct WTinyLfu {
-    window_max: usize,
+    capacity: usize,
     main_max: usize,
+    probation_max: usize,
     protected_max: usize,
     queues: Queues<3>,
-    sketch: Sketch,
+    counts: Counts,
+    /// Hits in the main part since the last ageing.
+    hits: usize,
 }
 
 impl WTinyLfu {
     pub fn new(capacity: usize, blocks: usize) -> WTinyLfu {
-        let window_max = ((capacity as f64 * 0.01) as usize).max(1).min(capacity);
-        let main_max = capacity - window_max;
-        let protected_max = main_max * 4 / 5;
-        WTinyLfu { window_max, main_max, protected_max, queues: Queues::new(blocks), sketch: Sketch::new(capacity) }
+        let main_max = capacity - ((capacity as f64 * 0.01) as usize).max(1).min(capacity);
+        let (probation_max, protected_max) = ((main_max / 5).max(1), main_max * 4 / 5);
+        let (queues, counts) = (Queues::new(blocks), Counts::new(main_max));
+        WTinyLfu { capacity, main_max, probation_max, protected_max, queues, counts, hits: 0 }
     }
 
     fn main(&self) -> usize {
         self.queues.len(PROBATION) + self.queues.len(PROTECTED)
     }
 
-    fn hit(&mut self, block: u32) {
-        if self.queues.is_in(WINDOW, block) {
-            return self.queues.move_to_front(WINDOW, block);
-        }
+    fn hit_main(&mut self, block: u32) {
         self.queues.move_to_front(PROTECTED, block);
         if self.queues.len(PROTECTED) > self.protected_max
             && let Some(oldest) = self.queues.pop_back(PROTECTED)
         {
-            self.queues.push_front(PROBATION, oldest);
+            self.queues.push_within(PROBATION, oldest, self.probation_max);
+        }
+        self.counts.add(block);
+        self.hits += 1;
+        if self.hits >= HITS_PER_AGE * self.main_max {
+            self.hits = 0;
+            self.counts.halve();
         }
     }
 
-    /// Moves the oldest block of the window into the main part, or evicts it.
-    fn leave_window(&mut self) {
-        let Some(candidate) = self.queues.pop_back(WINDOW) else { return };
-        if self.main() >= self.main_max {
+    /// Inserts a block into the main part, which has room for it. The first blocks fill the protected segment, too.
+    fn insert_main(&mut self, block: u32) {
+        let is_protected =
+            self.queues.len(PROBATION) >= self.probation_max && self.queues.len(PROTECTED) < self.protected_max;
+        self.queues.push_front(if is_protected { PROTECTED } else { PROBATION }, block);
+    }
+
+    /// Moves the oldest blocks of the window into the main part until that is full; then evicts one block.
+    fn evict(&mut self) {
+        while let Some(candidate) = self.queues.pop_back(WINDOW) {
+            let has_room = self.main() < self.main_max;
             let victim = self.queues.back(PROBATION).or(self.queues.back(PROTECTED));
-            match victim {
-                Some(victim) if self.sketch.count(candidate) > self.sketch.count(victim) => self.queues.remove(victim),
-                _ => return,
+            if has_room {
+                self.insert_main(candidate);
+            } else if let Some(victim) = victim
+                && self.counts.of(candidate) > self.counts.of(victim)
+            {
+                self.queues.remove(victim);
+                self.insert_main(candidate);
+            }
+            self.counts.add(candidate);
+            if !has_room {
+                return;
             }
         }
-        self.queues.push_front(PROBATION, candidate);
+        if self.queues.pop_back(PROBATION).is_none() {
+            self.queues.pop_back(PROTECTED);
+        }
     }
 }
 
 impl Cache for WTinyLfu {
     fn access(&mut self, block: u32, _: u64) -> bool {
-        self.sketch.add(block);
-        let hit = (0..3).any(|list| self.queues.is_in(list, block));
-        if hit {
-            self.hit(block);
-        } else {
-            if self.queues.len(WINDOW) == self.window_max {
-                self.leave_window();
-            }
-            self.queues.push_front(WINDOW, block);
+        if self.queues.is_in(WINDOW, block) {
+            self.queues.move_to_front(WINDOW, block);
+            return true;
         }
-        hit
+        if self.queues.is_in(PROBATION, block) || self.queues.is_in(PROTECTED, block) {
+            self.hit_main(block);
+            return true;
+        }
+        if self.queues.len(WINDOW) + self.main() >= self.capacity {
+            self.evict();
+        }
+        self.queues.push_front(WINDOW, block);
+        self.counts.add(block);
+        false
     }
 }
 
-/// Count-min sketch with conservative updates. All counts are halved after ten times as many additions as the cache
-/// has blocks.
-struct Sketch {
-    counts: Vec<u8>,
-    mask: u64,
-    added: usize,
-    period: usize,
-}
+/// Places of a block in the table of counts: a Bloom filter with 0.1 % of false positives has ten per entry.
+const PLACES: u32 = 10;
+/// Counts for each block of the main part: `ln 1000 / (ln 2)^2`, the size of that filter.
+const COUNTS_PER_BLOCK: f64 = 14.377_587_566_051_17;
+/// Seeds of the two hashes of a block, those of libCacheSim.
+const SEEDS: [u64; 2] = [0x1234_5678, 0x1234_4321];
 
-impl Sketch {
-    fn new(capacity: usize) -> Sketch {
-        let width = (capacity.max(16) * 4).next_power_of_two();
-        Sketch { counts: vec![0; width * ROWS], mask: width as u64 - 1, added: 0, period: capacity.max(1) * 10 }
+/// Counting Bloom filter of accesses; the count of a block is the smallest of its places.
+struct Counts(Vec<u32>);
+
+impl Counts {
+    fn new(entries: usize) -> Counts {
+        let len = (entries as f64 * COUNTS_PER_BLOCK).ceil() as usize;
+        Counts(vec![0; if len < PLACES as usize { 2 * PLACES as usize } else { len }])
     }
 
-    fn places(&self, block: u32) -> [usize; ROWS] {
-        let width = self.mask as usize + 1;
-        std::array::from_fn(|row| {
-            row * width + (super::sequence::mixed(u64::from(block), row as u64) & self.mask) as usize
-        })
+    fn places(&self, block: u32) -> impl Iterator<Item = usize> + use<> {
+        let ([first, step], len) = (SEEDS.map(|seed| xxh64(u64::from(block), seed) as u32), self.0.len());
+        (0..PLACES).map(move |n| first.wrapping_add(n.wrapping_mul(step)) as usize % len)
     }
 
-    fn count(&self, block: u32) -> u8 {
-        self.places(block).into_iter().map(|at| self.counts[at]).min().unwrap_or(0)
+    fn of(&self, block: u32) -> u32 {
+        self.places(block).map(|at| self.0[at]).min().unwrap_or(0)
     }
 
     fn add(&mut self, block: u32) {
-        let count = self.count(block);
-        if count < COUNT_MAX {
-            for at in self.places(block) {
-                self.counts[at] = self.counts[at].max(count + 1);
-            }
-        }
-        self.added += 1;
-        if self.added >= self.period {
-            self.added /= 2;
-            self.counts.iter_mut().for_each(|count| *count /= 2);
-        }
+        self.places(block).for_each(|at| self.0[at] += 1);
     }
+
+    fn halve(&mut self) {
+        self.0.iter_mut().for_each(|count| *count /= 2);
+    }
+}
+
+/// XXH64 of the eight bytes of a number (the specification of xxHash, section 64-bit).
+fn xxh64(number: u64, seed: u64) -> u64 {
+    const PRIMES: [u64; 5] = [
+        0x9e37_79b1_85eb_ca87,
+        0xc2b2_ae3d_27d4_eb4f,
+        0x1656_67b1_9e37_79f9,
+        0x85eb_ca77_c2b2_ae63,
+        0x27d4_eb2f_1656_67c5,
+    ];
+    let [p1, p2, p3, p4, p5] = PRIMES;
+    let lane = number.wrapping_mul(p2).rotate_left(31).wrapping_mul(p1);
+    let mut hash = seed.wrapping_add(p5).wrapping_add(8) ^ lane;
+    hash = hash.rotate_left(27).wrapping_mul(p1).wrapping_add(p4);
+    hash = (hash ^ hash >> 33).wrapping_mul(p2);
+    hash = (hash ^ hash >> 29).wrapping_mul(p3);
+    hash ^ hash >> 32
 }
