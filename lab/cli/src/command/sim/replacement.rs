@@ -18,11 +18,12 @@ use std::path::PathBuf;
 ///
 /// Each block that a request touches is one access, reads and writes alike. The trace is decoded once and kept in
 /// memory, four bytes for each access. A trace whose accounts do not close is refused, and each cache's hits and misses
-/// add up to the accesses. Policies have the parameters of their papers and of libCacheSim.
+/// add up to the accesses. Policies have the parameters and the misses of libCacheSim.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 POLICIES:
   fifo  lru  clock  lfu  2q  arc  lirs  s3-fifo  sieve  w-tinylfu
+  s3-fifo:libcachesim, w-tinylfu:libcachesim: caches of fewer than 20 or 100 blocks keep nothing
   belady: offline, the block whose next access is farthest leaves
 
 EXAMPLES:
