@@ -1,7 +1,7 @@
 //! Replacement policies against libCacheSim 0.3.5, and against each other.
 //!
-//! The misses below are those of libCacheSim's Python package (`pip install libcachesim==0.3.5`), with objects of size 1
-//! and default parameters, for the accesses of [`accesses`]: `cache.get(request)` for each of them.
+//! The misses below are those of libCacheSim's Python package (`pip install libcachesim==0.3.5`), with objects of
+//! size 1 and default parameters, for the accesses of [`accesses`]: `cache.get(request)` for each of them.
 //! With an interpreter that has the package in `$ENTREPOT_BENCH_PYTHON`, one test compares real traces, too.
 
 use sim::replacement::{Policy, Samples, Sequence, lru_curve};

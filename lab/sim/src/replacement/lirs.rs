@@ -1,7 +1,7 @@
 //! LIRS: blocks whose last two accesses are close (LIR) stay; the others (HIR) pass through a short queue.
 //!
-//! Two details are those of libCacheSim and not of the paper. A hit outside the stack makes the oldest LIR block HIR. In
-//! a queue of one block (fewer than 200 blocks in all), that block displaces the accessed one. The accessed block
+//! Two details are those of libCacheSim and not of the paper. A hit outside the stack makes the oldest LIR block HIR.
+//! In a queue of one block (fewer than 200 blocks in all), that block displaces the accessed one. The accessed block
 //! remains cached while it is in the stack, so such a cache holds a few blocks more than its capacity.
 
 use super::Cache;
