@@ -19,7 +19,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Objects in memory. Clones share the objects.
 #[derive(Clone)]
@@ -32,7 +32,6 @@ struct Shared {
     used_pages: AtomicU64,
     /// Number of crashes; handles of an earlier life are dead.
     life: AtomicU64,
-    cuts_requests: AtomicBool,
     /// Number of the medium's shared file system; 0: none.
     file_system: AtomicU64,
 }
@@ -67,14 +66,8 @@ impl MemoryMedium {
             capacity_bytes: AtomicU64::new(u64::MAX),
             used_pages: AtomicU64::new(0),
             life: AtomicU64::new(0),
-            cuts_requests: AtomicBool::new(false),
             file_system: AtomicU64::new(0),
         }))
-    }
-
-    /// Splits large requests into small ones from now on.
-    pub fn set_cuts_requests(&self) {
-        self.0.cuts_requests.store(true, Ordering::Relaxed);
     }
 
     /// Sets the number of the medium's shared file system.
@@ -146,18 +139,6 @@ impl MemoryMedium {
         let mut bytes = vec![0; object.now().len() as usize];
         object.now().read(0, &mut bytes);
         Some(bytes)
-    }
-
-    /// Corrupts the bytes of an object, durably and without a trace. Does nothing if there is no such object.
-    pub fn poke(&self, id: ObjectId, offset: u64, data: &[u8]) {
-        let object = self.0.names.lock().here.get(&id).map(|named| named.object.clone());
-        if let Some(object) = object {
-            let mut object = object.lock();
-            let before = object.pages();
-            object.write(offset, data);
-            object.sync();
-            self.0.resized(before, object.pages());
-        }
     }
 }
 
@@ -265,10 +246,6 @@ impl Medium for MemoryMedium {
         let total_bytes = self.0.capacity_bytes.load(Ordering::Relaxed);
         let used_bytes = self.0.used_pages.load(Ordering::Relaxed) * PAGE_BYTES;
         Ok(Space { total_bytes, free_bytes: total_bytes.saturating_sub(used_bytes), device: None })
-    }
-
-    fn cuts_requests(&self) -> bool {
-        self.0.cuts_requests.load(Ordering::Relaxed)
     }
 }
 
