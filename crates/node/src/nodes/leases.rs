@@ -109,10 +109,7 @@ impl Leases {
             let info = Info { lease_ms: config.lease.0 / 1_000_000, ..info.clone() };
             let text = serde_json::to_vec(&info).map_err(|error| Error::State(error.to_string()))?;
             let new = format!("new.{}", unique()?);
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            let file = fs::openat(&self.directory, &new, flags, Mode::RUSR | Mode::WUSR)?;
-            let mut file = std::fs::File::from(file);
-            file.write_all(&text).and_then(|()| file.sync_all()).map_err(|error| Error::State(error.to_string()))?;
+            self.create(&new, &text)?;
             let mut node = Node(listing.last.map_or(1, |last| last.0 + 1));
             while !self.take(node, &new)? {
                 node.0 += 1;
@@ -123,6 +120,14 @@ impl Leases {
                 return Ok((node, config));
             }
         }
+    }
+
+    /// Creates a file with this text, durable on return.
+    pub(super) fn create(&self, name: &str, text: &[u8]) -> Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mut file = std::fs::File::from(fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?);
+        let written = file.write_all(text).and_then(|()| file.sync_all());
+        written.map_err(|error| Error::State(format!("nodes/{name}: {error}")))
     }
 
     /// Takes a number for a future lease. Returns false if it is taken.

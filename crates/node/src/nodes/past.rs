@@ -10,15 +10,14 @@
 //! The next fold completes one that was cut off. Two folds at once leave two files, and the union counts.
 
 use super::leases::{Leases, OVER, PAST};
-use crate::{Error, Result};
+use crate::Result;
 use object::host;
 use object::volume_id::unique;
 use policy::cluster::Node;
 use policy::cluster::past::{self, Past};
-use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Mode};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 
 /// Size limit of a file: the ranges of a million numbers of which none are adjacent.
 const BYTES_MAX: u64 = 8 << 20;
@@ -107,10 +106,7 @@ impl Leases {
     fn write(&self, all: &Past) -> Result<()> {
         let id = unique()?;
         let fresh = format!("fold.{id}");
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mut file = std::fs::File::from(fs::openat(&self.directory, &fresh, flags, Mode::RUSR | Mode::WUSR)?);
-        let failed = |error: std::io::Error| Error::State(format!("nodes that are over: {error}"));
-        file.write_all(all.to_string().as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+        self.create(&fresh, all.to_string().as_bytes())?;
         self.rename(&fresh, &format!("{PAST}.{id}"))?;
         match host::sync_directory(&self.directory) {
             // Some file systems lack this call, and are synchronous.
