@@ -49,6 +49,9 @@ const LEASE_WAIT: Duration = Duration::from_secs(20);
 /// is being queried.
 const KNOWN_FOR: Duration = Duration::from_secs(3);
 
+/// Kind of records of nodes: current only, and in no backup.
+const RECORDS: &str = "state";
+
 /// Clock of leases: it goes on while the machine sleeps.
 fn now() -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

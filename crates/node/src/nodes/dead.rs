@@ -4,14 +4,12 @@
 //! Each state directory has one record of how its last life ended. Numbers only grow, so a late finding about an
 //! earlier number never replaces that of a later one.
 
-use super::{Info, Nodes};
+use super::{Info, Nodes, RECORDS};
 use crate::Result;
 use meta::records;
 use policy::cluster::Node;
 use serde::{Deserialize, Serialize};
 
-/// Kind of records of nodes: current only, and in no backup.
-const RECORDS: &str = "state";
 const LAST: &str = "last.";
 
 /// End of the last life of a node.
@@ -33,7 +31,7 @@ impl Nodes {
 
     /// Records that this node leaves in order.
     pub(super) fn say_left(&self) -> Result<()> {
-        self.put_last(&self.info.own, &Last { node: self.me_now().0, died: None })
+        self.forget_dead(&self.info.own, self.me_now())
     }
 
     /// Records numbers as dead that are over and did not leave in order.

@@ -4,7 +4,7 @@
 //! joins again. The reasons against a shutdown are in the state store, under its number: a record of an earlier number
 //! is void.
 
-use super::{Info, Nodes, Shown};
+use super::{Info, Nodes, RECORDS, Shown};
 use crate::Result;
 use meta::messages::Message;
 use meta::records;
@@ -13,8 +13,6 @@ use policy::cluster::Node;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Kind of the records of draining nodes: current only, and in no backup.
-const RECORDS: &str = "state";
 /// Interval of retries until the node responds.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// Timeout for a node to begin: its running moves end first.

@@ -1,12 +1,10 @@
 //! Records of numbers that had the volume. A node writes one to the state store when it joins, and removes it when it
 //! leaves. A record of a number that is over shows that the node's work may be half done.
 
-use super::Nodes;
+use super::{Nodes, RECORDS};
 use crate::Result;
 use policy::cluster::Node;
 
-/// Kind of records of nodes: current only, and in no backup.
-const RECORDS: &str = "state";
 const HERE: &str = "here.";
 
 impl Nodes {
