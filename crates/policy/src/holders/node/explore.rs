@@ -160,7 +160,6 @@ const NONE: Faults = Faults {
     freezes: 0,
     crashes: 0,
     partitions: 0,
-    lapses: 0,
     restarts: 0,
     returns: 0,
     doubts: 0,
@@ -235,8 +234,6 @@ fn a_node_that_crashes() {
     holds(2, [&[CUT], &[LONGER], &[]], Faults { crashes: 1, ..NONE });
     holds(1, [&[LATER], &[MOVE], &[]], Faults { crashes: 1, ..NONE });
     holds(1, [&[WRITE, MOVE_1], &[MOVE], &[]], Faults { crashes: 1, ..NONE });
-    holds(1, [&[LATER], &[READ_1], &[]], Faults { crashes: 1, lapses: 1, ..NONE });
-    holds(1, [&[LATER], &[READ_1, READ_1], &[]], Faults { freezes: 1, lapses: 1, ..NONE });
     deep(1, [&[LATER], &[READ_1], &[APPEND]], Faults { crashes: 1, ..NONE });
 }
 
@@ -371,13 +368,6 @@ fn guilty_with_old_objects_beyond_the_size() {
 #[test]
 fn guilty_with_a_size_that_is_not_settled() {
     convicts(Guilt::SkipsSettling, 1, [&[LATER], &[MOVE], &[]], Faults { crashes: 1, ..NONE }, LOST);
-}
-
-#[test]
-fn guilty_with_a_size_that_is_believed_beside_a_member_without_a_session() {
-    let early = "a reader finds the end of the file before what was closed";
-    let faults = Faults { crashes: 1, lapses: 1, ..NONE };
-    convicts(Guilt::BelievesSize, 1, [&[LATER], &[READ_1], &[]], faults, early);
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl World {
 
     /// Sessions end, and the store restarts.
     pub fn store(&self, scenario: &Scenario, out: &mut Next) {
-        for host in self.hosts.iter().filter(|_| scenario.faults.partitions + scenario.faults.lapses > 0) {
+        for host in self.hosts.iter().filter(|_| scenario.faults.partitions > 0) {
             let gone = host.crashed || host.over || (host.apart && host.phase > 0);
             if gone && self.table.has_session(STORE, host.node) {
                 let mut next = self.clone();

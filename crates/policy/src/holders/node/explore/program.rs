@@ -81,7 +81,7 @@ impl World {
         match self.hosts[i].running.at {
             At::Start => self.start_op(scenario, i, op),
             At::Try => self.attempt(scenario, i, op),
-            At::Size => self.take_size(scenario, i, op),
+            At::Size => self.take_size(i, op),
             At::Data => self.transfer(scenario, i, op),
             At::SetSize | At::Settle | At::Mark | At::CutSize | At::CutObject | At::Unmark => self.resize(scenario, i),
             At::Finish => self.finish_op(scenario, i, op),
@@ -178,10 +178,10 @@ impl World {
         if cached { self.sized(op, i) } else { running.at = At::Size }
     }
 
-    fn take_size(&mut self, scenario: &Scenario, i: usize, op: Op) {
+    fn take_size(&mut self, i: usize, op: Op) {
         let running = &self.hosts[i].running;
         let (file, behind) = (running.file, running.permit.is_some_and(|permit| permit.behind));
-        let shown = behind && !self.stubs[file].cut && scenario.guilt != Guilt::BelievesSize;
+        let shown = behind && !self.stubs[file].cut;
         let reach = if shown { self.reach(&running.objects) } else { 0 };
         let view = &mut self.hosts[i].views[file];
         let size = self.stubs[file].size.max(reach);

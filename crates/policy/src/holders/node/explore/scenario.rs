@@ -73,8 +73,6 @@ pub enum Guilt {
     NoSeal,
     /// The size of a file of a node that is over stays as it is.
     SkipsSettling,
-    /// The size of the stub is believed beside a member without a session that held the file alone.
-    BelievesSize,
     /// A member without a session is forgotten.
     ForgetsLapsed,
     /// A file without an entry counts as settled in a run that may have forgotten its entry.
@@ -99,8 +97,6 @@ pub struct Faults {
     pub crashes: u8,
     /// Partitions between a node and the store.
     pub partitions: u8,
-    /// Whether the session of a node that is over may end before another node has reported it.
-    pub lapses: u8,
     /// Restarts of the store with all its data.
     pub restarts: u8,
     /// Restarts of the store with the data of the beginning.
@@ -123,7 +119,6 @@ impl Faults {
             freezes: more(self.freezes),
             crashes: more(self.crashes),
             partitions: more(self.partitions),
-            lapses: self.lapses,
             restarts: more(self.restarts),
             returns: more(self.returns),
             doubts: more(self.doubts),
