@@ -42,26 +42,32 @@ pub(super) fn look(core: &Core, keeper: &Keeper) -> Result<()> {
     let entries: BTreeMap<Subject, Begun> = entries;
     let count_trees = || (core.pool.quotas.trees_moved(), keeper.book.lock().trees_moved.clone());
     let trees_moved = count_trees();
-    core.maintenance.rests(TAKES_EFFECT);
     let is_awaited = entries.values().any(|begun| begun.account.used().is_none());
     keeper.looks.lock().is_awaited = is_awaited;
+    // A new limit is not kept waiting.
+    let settle = || is_awaited || core.maintenance.rests(TAKES_EFFECT);
+    settle();
     let mut sums = Sums { core, entries, is_awaited, linked: HashSet::new(), unread: 0, last: None };
     if !sums.add_all_names(keeper)? {
         return Ok(()); // the daemon ends, another node leads, or another scan is due
     }
     sums.add_what_has_no_name();
-    let settles = if core.calls.is_some() { LOOK_SOON } else { TAKES_EFFECT };
-    if !(core.maintenance.rests(settles) && keeper.book.lock().decides) {
-        return Ok(()); // another node leads by now
+    if !(settle() && (core.calls.is_none() || core.maintenance.rests(LOOK_SOON)) && keeper.book.lock().decides) {
+        return Ok(()); // the daemon ends, or another node leads by now
     }
     let counted: Vec<_> = sums.entries.values().map(|begun| begun.account.counted()).collect();
-    core.maintenance.rests(TAKES_EFFECT);
+    settle();
     if sums.unread > 0 {
         tracing::warn!("{} names could not be read, so quotas may count too little", sums.unread);
     }
     // Content of unknown size was met twice, or never.
     let is_unsure = count_trees() != trees_moved;
     for (Begun { account, grown, shrunk, found }, counted) in sums.entries.into_values().zip(counted) {
+        if is_awaited && account.used().is_some() {
+            // Changes under way would make a right count wrong, so another scan follows.
+            keeper.looks.lock().again = true;
+            continue;
+        }
         account.correct(counted, |resource, counted| {
             let (now_grown, now_shrunk) = account.changes();
             let more = now_grown.of(resource).saturating_sub(*grown.of(resource));
