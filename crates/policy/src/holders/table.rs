@@ -376,12 +376,10 @@ impl Table {
             return Answer::Recall { nodes, mode: Mode::Write };
         }
         let (generation, newest) = (entry.generation, entry.newest);
-        // Of the holds that cache, only those without a session are left.
         let is_behind = entry.holds.iter().any(|(other, (hold, _))| *other != node && hold.mode == Mode::Exclusive);
-        let others = if is_behind { Others::Behind } else { Others::settled(unheld) };
         entry.holds.insert(node, (Hold { mode, number }, caller.link));
         self.put(now, key, entry);
-        Answer::Granted { mode, generation, newest, others }
+        Answer::Granted { mode, generation, newest, others: Others::of(unheld, is_behind) }
     }
 
     /// The mode of another node's hold by now: modes that cache end with the session.
@@ -425,7 +423,7 @@ impl Table {
 
     fn claim(&mut self, now: Time, caller: Caller, key: u64, number: u64, generation: u64) -> Answer {
         let node = caller.node;
-        let unheld = self.is_unheld(now, key);
+        let others = Others::of(self.is_unheld(now, key), false);
         let mut entry = self.entry(key);
         match entry.claim {
             Some((claim, _)) if claim.node != node => return Answer::Claimed(claim.node),
@@ -441,8 +439,8 @@ impl Table {
                 }
             }
         }
-        let others = entry.holds.iter().filter(|(other, (hold, _))| **other != node && hold.mode > Mode::Open);
-        let nodes: BTreeMap<Node, u64> = others.map(|(other, (hold, _))| (*other, hold.number)).collect();
+        let beside = entry.holds.iter().filter(|(other, (hold, _))| **other != node && hold.mode > Mode::Open);
+        let nodes: BTreeMap<Node, u64> = beside.map(|(other, (hold, _))| (*other, hold.number)).collect();
         entry.claim = Some((Claim { node, number, generation }, caller.link));
         entry.newest &= generation == 0;
         let answer = match nodes.is_empty() {
@@ -450,8 +448,7 @@ impl Table {
             true if generation == 0 => {
                 entry.claim = None;
                 entry.holds.insert(node, (Hold { mode: Mode::Exclusive, number }, caller.link));
-                let (generation, newest) = (entry.generation, entry.newest);
-                Answer::Granted { mode: Mode::Exclusive, generation, newest, others: Others::settled(unheld) }
+                Answer::Granted { mode: Mode::Exclusive, generation: entry.generation, newest: entry.newest, others }
             }
             true => Answer::Drained { unsettled: entry.unsettled },
         };

@@ -302,7 +302,7 @@ impl File {
     pub(super) fn granted_provisionally(&mut self, number: u64, generation: u64) {
         self.hold = Some(Hold { mode: Mode::Write, number });
         (self.layout, self.provisional, self.shown) = (Some(generation), true, None);
-        // Nobody tells whether a node that is over had made the file longer.
+        // A node that is over may have made the file longer.
         self.behind = true;
     }
 

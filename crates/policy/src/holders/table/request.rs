@@ -118,9 +118,13 @@ pub enum Others {
 }
 
 impl Others {
-    /// Without a member that may have made the file longer.
-    pub(super) fn settled(unheld: bool) -> Others {
-        if unheld { Others::NoneLately } else { Others::Settled }
+    /// `is_behind`: a member without a session may have made the file longer.
+    pub(super) fn of(unheld: bool, is_behind: bool) -> Others {
+        match (is_behind, unheld) {
+            (true, _) => Others::Behind,
+            (false, true) => Others::NoneLately,
+            (false, false) => Others::Settled,
+        }
     }
 }
 
