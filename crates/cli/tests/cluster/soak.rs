@@ -1,7 +1,7 @@
 //! An ordinary user changes files on all nodes, by a seed, while daemons freeze and die, targets are drained and Redis stops.
 //!
-//! The test takes seconds. The long form (`tests/soak-cluster.sh`, `ENTREPOT_MINUTES`) also cuts hosts off, kills bricks, and puts
-//! Redis back to what it had on disk a while ago.
+//! The test takes seconds. The long form (`tests/soak-cluster.sh`, `ENTREPOT_MINUTES`) also cuts hosts off, kills
+//! bricks, and puts Redis back to what it had on disk a while ago.
 
 mod files;
 

@@ -283,8 +283,8 @@ impl Server {
         }
     }
 
-    /// Records that a user removed or replaced a name of a file. If it was the last and the file is unused, leaving removes its
-    /// objects.
+    /// Records that a user removed or replaced a name of a file. If it was the last and the file is unused, leaving
+    /// removes its objects.
     pub fn unlinked(&self, uid: u32, user: Option<User<'_>>) {
         let Some(mut user) = user else { return };
         user.uid = uid;

@@ -1,6 +1,7 @@
 //! Threads that replace, link, rename and remove the same few names, while others read them: each file is read whole,
 //! through a name or through a descriptor of before, and no error but the absence of a name is seen.
 
+use super::steps::Random;
 use super::volume;
 use policy::cache::LevelConfig;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -14,25 +15,15 @@ const THREADS: u64 = 6;
 /// Within the stub, and in objects.
 const SIZES: [usize; 4] = [20, 3_000, 100_000, 300_000];
 
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-
-    fn name(&mut self, at: &Path) -> PathBuf {
-        at.join(["one", "two"][self.below(2) as usize]).join(["a", "b", "c"][self.below(3) as usize])
-    }
+/// A name of few, so that threads meet.
+fn name(random: &mut Random, at: &Path) -> PathBuf {
+    at.join(["one", "two"][random.below(2) as usize]).join(["a", "b", "c"][random.below(3) as usize])
 }
 
 /// Content that shows its length.
-fn content(dice: &mut Dice) -> Vec<u8> {
-    let len = SIZES[dice.below(4) as usize] + dice.below(10) as usize;
-    let mut bytes = vec![dice.below(256) as u8; len];
+fn content(random: &mut Random) -> Vec<u8> {
+    let len = SIZES[random.below(4) as usize] + random.below(10) as usize;
+    let mut bytes = vec![random.below(256) as u8; len];
     bytes[..8].copy_from_slice(&(len as u64).to_le_bytes());
     bytes
 }
@@ -55,12 +46,12 @@ fn read_held(file: &File) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn step(at: &Path, thread: u64, dice: &mut Dice, held: &mut Vec<File>) -> Result<()> {
-    let (path, other) = (dice.name(at), dice.name(at));
-    match dice.below(16) {
+fn step(at: &Path, thread: u64, random: &mut Random, held: &mut Vec<File>) -> Result<()> {
+    let (path, other) = (name(random, at), name(random, at));
+    match random.below(16) {
         0..4 => {
             let new = at.join(format!("new{thread}"));
-            fs::write(&new, content(dice))?;
+            fs::write(&new, content(random))?;
             fs::rename(new, path)?;
         }
         4 => fs::remove_file(path)?,
@@ -73,7 +64,7 @@ fn step(at: &Path, thread: u64, dice: &mut Dice, held: &mut Vec<File>) -> Result
         }
         12 if held.len() < 20 => held.push(File::open(path)?),
         12 | 13 if !held.is_empty() => {
-            let file = held.swap_remove(dice.below(held.len() as u64) as usize);
+            let file = held.swap_remove(random.below(held.len() as u64) as usize);
             let bytes = read_held(&file)?;
             assert!(is_whole(&bytes), "held: {} bytes, {:?}", bytes.len(), &bytes[..bytes.len().min(8)]);
         }
@@ -97,9 +88,10 @@ fn races(wanted: volume::Wanted) {
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || {
-                let (mut dice, mut held) = (Dice(seed ^ (thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)), Vec::new());
+                let (mut random, mut held) =
+                    (Random(seed ^ (thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)), Vec::new());
                 while began.elapsed() < Duration::from_secs(seconds) {
-                    if let Err(error) = step(at, thread, &mut dice, &mut held) {
+                    if let Err(error) = step(at, thread, &mut random, &mut held) {
                         let is_expected = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists);
                         assert!(is_expected, "seed {seed}: {error}");
                     }
