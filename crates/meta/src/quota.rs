@@ -139,17 +139,13 @@ impl Quotas {
             return;
         }
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            self.moves_trees(1);
+            // The amount of its content is unknown.
+            self.trees_moved.fetch_add(1, Ordering::AcqRel);
         }
         let (uid, gid) = (stat.st_uid, stat.st_gid);
         let payers =
             directory().map_or_else(|_| self.owners(Some(uid), Some(gid)), |path| self.payers(uid, gid, &path));
         payers.moves(counts(stat));
-    }
-
-    /// Counts renamed directories. The amount of their content is unknown.
-    pub fn moves_trees(&self, directories: u64) {
-        self.trees_moved.fetch_add(directories, Ordering::AcqRel);
     }
 
     /// Number of renamed directories.

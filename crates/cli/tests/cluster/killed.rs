@@ -48,7 +48,8 @@ fn nothing_acknowledged_is_lost_when_daemons_are_killed() {
     are_in_order(&nodes);
 }
 
-/// The size of a file that is still open is not in its stub. Other nodes wait for it, or find it in the objects. [S-330]
+/// The size of a file that is still open is not in its stub. Other nodes wait for it, or find it in the objects.
+/// [S-330]
 #[test]
 fn appended_bytes_of_a_killed_node_are_read_before_its_lease_is_over() {
     let Some(hosts) = hosts() else { return };
