@@ -328,7 +328,14 @@ impl Holder {
     /// Lowers the modes that cache once no renewal has confirmed them for a while.
     fn expire(&mut self, now: Time) {
         if self.session.ends_caching(&self.config, now) {
-            self.files.values_mut().for_each(File::stop_caching);
+            self.stop_caching();
+        }
+    }
+
+    fn stop_caching(&mut self) {
+        for (key, file) in &mut self.files {
+            file.stop_caching();
+            self.deadlines.set(*key, file.deadline(&self.config));
         }
     }
 

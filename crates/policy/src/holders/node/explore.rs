@@ -246,6 +246,7 @@ fn a_node_apart_from_the_store_beside_a_change() {
 #[test]
 fn a_node_apart_from_the_store_beside_readers() {
     holds(1, [&[WRITE], &[READ, READ], &[]], Faults { partitions: 1, ..NONE });
+    deep(1, [&[LATER], &[READ_1], &[]], Faults { partitions: 1, ..NONE });
     deep(1, [&[LONGER, CLOSE], &[READ_1, READ_1], &[]], Faults { partitions: 1, ..NONE });
     deep(1, [&[LATER, CLOSE], &[APPEND], &[]], Faults { partitions: 1, ..NONE });
 }
@@ -396,6 +397,12 @@ fn guilty_with_a_holder_that_is_forgotten_at_once() {
 #[test]
 fn guilty_with_a_generation_that_a_claim_leaves_in_the_table() {
     convicts(Guilt::KeepsGeneration, 1, [&[CREATE, WRITE], &[MOVE, OTHER], &[]], NONE, LOST);
+}
+
+#[test]
+fn guilty_with_a_hold_that_is_registered_as_lowered_before_the_size_is_set() {
+    let end = "a reader finds the end of the file before what was closed";
+    convicts(Guilt::RegistersLower, 1, [&[LATER], &[READ_1], &[]], Faults { partitions: 1, ..NONE }, end);
 }
 
 #[test]

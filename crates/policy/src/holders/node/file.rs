@@ -159,6 +159,8 @@ pub(super) struct File {
     pub(super) provisional: bool,
     /// Whether the size of the stub may be too small under the hold.
     behind: bool,
+    /// Whether this node may have made the file longer than its stub under an exclusive hold that ended by itself.
+    ahead: bool,
     /// Generation that the operations use.
     pub(super) layout: Option<u64>,
     /// Generation that the table named at the admission; 0: none.
@@ -313,8 +315,10 @@ impl File {
         self.retry = None;
     }
 
+    /// A mode that caches ends by itself.
     pub(super) fn stop_caching(&mut self) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.mode.caches()) {
+            self.ahead |= hold.mode == Mode::Exclusive && self.first_use == FirstUse::Over;
             hold.mode = Mode::Write;
             self.new.ends();
         }
@@ -345,8 +349,8 @@ impl File {
         }
     }
 
-    /// Registers hold and claim; `None` if the table needs to show nothing.
-    pub(super) fn registration(&self, key: u64) -> Option<Request> {
+    /// Registers hold and claim; `None` if the table needs to show nothing. A released hold ends with that.
+    pub(super) fn registration(&mut self, key: u64) -> Option<Request> {
         let claim = match self.task {
             Task::Claim(Stage::Point | Stage::Finish | Stage::Tidy, _) => None,
             Task::Claim(_, claiming) | Task::Check(_, claiming) if claiming.granted => {
@@ -355,7 +359,12 @@ impl File {
             _ => None,
         };
         let shown = self.hold.is_some() || claim.is_some() || self.owes.is_some();
-        shown.then_some(Request::Reclaim { key, hold: self.hold, claim })
+        if self.hold.is_none() && self.owes.take().is_some() && self.task == Task::Lower {
+            self.task = Task::Idle;
+        }
+        // Others wait until the size is settled.
+        let hold = self.hold.map(|hold| if self.ahead { Hold { mode: Mode::Exclusive, ..hold } } else { hold });
+        shown.then_some(Request::Reclaim { key, hold, claim })
     }
 
     pub(super) fn permit(&self, usage: Use) -> Option<Permit> {
@@ -387,10 +396,12 @@ impl File {
 
     /// The mode to which a recall lowers the hold, if it is higher.
     pub(super) fn lowers(&self) -> Option<Option<Mode>> {
-        let (hold, mode) = (self.hold?, self.recall.filter(|_| self.first_use == FirstUse::Over)?);
+        let (hold, ahead) = (self.hold?, self.ahead.then_some(Mode::Write));
+        let recall = self.recall.filter(|_| self.first_use == FirstUse::Over);
+        let mode = recall.into_iter().chain(ahead).min()?;
         let to = if self.handles == 0 { None } else { Some(mode) };
         let shown = self.shown.max(Some(hold.mode));
-        (to < shown).then_some(to)
+        (to < shown || self.ahead).then_some(to)
     }
 
     /// Ends a recall that asks for nothing.
@@ -430,6 +441,7 @@ impl File {
             (self.layout, self.newest) = (None, false);
         }
         (self.shown, self.blocked, self.recall, self.provisional) = (to, false, None, false);
+        self.ahead = false;
         self.first_use = FirstUse::Over;
         self.new.ends();
     }
@@ -446,7 +458,8 @@ impl File {
         let first = if let FirstUse::Until(until) = self.first_use { Some(until) } else { None };
         let first = first.filter(|_| self.recall.is_some() && self.task == Task::Idle);
         let unused = unused.map(|closed| closed + config.unused);
-        self.retry.into_iter().chain(unused).chain(first).min().filter(|_| !self.pending)
+        let ahead = (self.ahead && self.task == Task::Idle).then_some(Time::ZERO);
+        self.retry.or(ahead).into_iter().chain(unused).chain(first).min().filter(|_| !self.pending)
     }
 
     pub(super) fn is_busy(&self) -> bool {

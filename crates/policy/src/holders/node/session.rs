@@ -3,6 +3,7 @@
 use super::{Action, Answer, Caller, Config, Holder, Node, Request, Run};
 use crate::time::Time;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 /// Progress of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -110,7 +111,7 @@ impl Holder {
         session.link += 1;
         session.passed = false;
         (session.due, session.confirmed) = (None, None);
-        self.files.values_mut().for_each(super::File::stop_caching);
+        self.stop_caching();
     }
 
     /// The store is reachable, but has no session of this node.
@@ -118,7 +119,7 @@ impl Holder {
         if self.session.is_registered() {
             self.session.stage = Stage::Reclaim(None);
             self.session.due = None;
-            self.files.values_mut().for_each(super::File::stop_caching);
+            self.stop_caching();
         }
     }
 
@@ -152,7 +153,8 @@ impl Holder {
             Stage::Away => self.session.passed = self.session.has_surely_lapsed(&self.config, now),
             Stage::Begin => self.ask_session(Request::Begin),
             Stage::Reclaim(last) => {
-                let mut rest = self.files.iter().filter(|(key, _)| last.is_none_or(|last| **key > last));
+                let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+                let mut rest = self.files.range_mut((after, Bound::Unbounded));
                 match rest.find_map(|(key, file)| file.registration(*key).map(|request| (*key, request))) {
                     Some((key, request)) => {
                         self.session.stage = Stage::Reclaim(Some(key));
@@ -227,7 +229,7 @@ impl Holder {
             _ if matches!(self.session.stage, Stage::Reclaim(_) | Stage::Register) => self.disconnected(),
             _ => {
                 self.session.stage = Stage::Reclaim(None);
-                self.files.values_mut().for_each(super::File::stop_caching);
+                self.stop_caching();
             }
         }
     }

@@ -309,10 +309,8 @@ impl World {
                 if longer {
                     (view.size, view.behind) = (running.block + 1, true);
                 }
-                // A node that was apart from the store sets a size after it has registered its holds again.
-                let together = scenario.faults.partitions == 0;
                 let alone = running.permit.is_some_and(|permit| permit.mode == Mode::Exclusive);
-                let seen = !view.behind || (alone && together);
+                let seen = !view.behind || alone;
                 self.acknowledged |= 1 << value;
                 self.visible |= if seen { 1 << value } else { 0 };
             }

@@ -85,6 +85,8 @@ pub enum Guilt {
     ForgetsReleased,
     /// A claim leaves the generation that the table takes for the newest.
     KeepsGeneration,
+    /// A node registers an exclusive hold that ended by itself as lowered, before it has set the size.
+    RegistersLower,
     /// The table is sure of all holders although it has lost its data, in a volume that counts as checked.
     IsSure,
 }
@@ -152,6 +154,7 @@ impl Scenario {
             Step::Drain | Step::Change(_) => true,
             Step::Publish { .. } | Step::SettleFromObjects(_) | Step::Delete => false,
             Step::Tidy(_) | Step::Whole => faults.freezes + faults.short == 0,
+            Step::Settle if self.defers() && faults.partitions > 0 => false,
             Step::Point(_) | Step::Settle => faults.freezes + faults.crashes == 0,
             Step::Pointer | Step::Look(_) | Step::List => {
                 faults.partitions + faults.freezes + faults.returns + faults.short == 0
@@ -161,6 +164,11 @@ impl Scenario {
 
     fn ops(&self) -> impl Iterator<Item = &Op> {
         self.programs.iter().flat_map(|program| program.iter())
+    }
+
+    /// Whether sizes are set later than their bytes.
+    fn defers(&self) -> bool {
+        self.ops().any(|op| matches!(op, Op::Write { later: true, .. } | Op::Append { later: true, .. }))
     }
 
     /// Whether a file is created.
