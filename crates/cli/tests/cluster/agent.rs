@@ -66,6 +66,10 @@ pub enum Call {
         offset: u64,
         len: usize,
     },
+    Truncate {
+        of: String,
+        size: u64,
+    },
     Sync {
         of: String,
     },
@@ -321,6 +325,7 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
             let names = names[..len].split(|byte| *byte == 0).map(String::from_utf8_lossy);
             return Ok(names.filter(|name| name.starts_with("user.")).collect());
         }
+        Call::Truncate { of, size } => rustix::fs::ftruncate(&files[&of], size)?,
         Call::RemoveAttribute { of, name } => rustix::fs::fremovexattr(&files[&of], name)?,
         Call::Write { of, offset, byte, len } => {
             let bytes = vec![byte; len];

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Objects, as a target and a number.
-type Objects = BTreeSet<(String, String)>;
+pub type Objects = BTreeSet<(String, String)>;
 
 /// The objects that lie on the targets of a volume.
 pub fn lying(node: &Node<'_>, volume: &str) -> Objects {

@@ -80,8 +80,8 @@ struct State {
     plain: Option<Layout>,
     /// Whether the newest generation was searched since the last load: another node may have changed the file.
     searched: bool,
-    /// Whether the inode is gone.
-    gone: bool,
+    /// Whether the inode is gone, so that no newer layout comes than the loaded one.
+    removed: bool,
     /// Whether the size in the stub is smaller than the acknowledged one.
     behind: bool,
     /// Whether a failed write left bytes beyond the end.
@@ -91,10 +91,11 @@ struct State {
 }
 
 impl Held {
-    /// Records that the file has no inode any more: operations fail that need more than the present hold.
-    fn is_gone(&self) {
+    /// Records that the file has no inode any more. Unless memory `keeps` the layout, operations fail that need more than
+    /// the present hold.
+    fn is_removed(&self, keeps: bool) {
         let mut state = self.state.lock();
-        state.gone = true;
+        (state.removed, state.loaded) = (true, state.loaded.filter(|_| keeps));
         state.change.outcome.get_or_insert(Some(Created::Exists { mine: false }));
         drop(state);
         self.wake();
@@ -106,9 +107,10 @@ impl Held {
         self.changed.notify_all();
     }
 
-    /// Fails if the inode is gone.
+    /// Fails if the inode is gone, with the layout.
     fn check(&self) -> Result<()> {
-        if self.state.lock().gone { Err(Errno::STALE.into()) } else { Ok(()) }
+        let state = self.state.lock();
+        if state.removed && state.loaded.is_none() { Err(Errno::STALE.into()) } else { Ok(()) }
     }
 
     /// Waits for a wake-up after the `woken`-th. Returns false after the timeout.
@@ -192,9 +194,9 @@ impl File {
 
     /// Record of a generation that is the newest, under a hold or claim.
     fn base(&self, generation: u64) -> Result<Record> {
-        let (looked, plain, loaded) = {
+        let (looked, plain) = {
             let state = self.held.state.lock();
-            (state.looked.clone(), state.plain.clone(), state.loaded)
+            (state.looked.clone(), state.plain.clone())
         };
         if generation == 0 {
             return Ok(Record { stamp: 0, layout: None });
@@ -202,8 +204,8 @@ impl File {
         if let Some((_, record)) = looked.filter(|(of, _)| *of == generation) {
             return Ok(record);
         }
-        if let Some((_, stamp)) = loaded.filter(|(of, _)| *of == generation) {
-            return Ok(Record { stamp, layout: self.layout().map(|layout| Layout::clone(&layout)) });
+        if let Some(record) = self.loaded_record(generation) {
+            return Ok(record);
         }
         if let Some(layout) = plain.filter(|layout| layout.generation == generation) {
             return Ok(Record { stamp: 0, layout: Some(layout) });
@@ -216,6 +218,12 @@ impl File {
         };
         let lost = || Error::BadLayout(format!("the record of generation {generation} is gone"));
         self.stub.record(generation)?.or_else(plain).ok_or_else(lost)
+    }
+
+    /// Record of the layout in memory, if it is that of the generation.
+    fn loaded_record(&self, generation: u64) -> Option<Record> {
+        let (_, stamp) = self.held.state.lock().loaded.filter(|(of, _)| *of == generation)?;
+        Some(Record { stamp, layout: self.layout().map(|layout| Layout::clone(&layout)) })
     }
 
     /// Loads layout, size and marks. `whole`: not only what other holders may have changed beside this node's hold. The
@@ -336,6 +344,11 @@ impl File {
         Ok(())
     }
 
+    /// Whether another node has the file open, or may have it. The caller has removed its last name.
+    pub fn is_held_elsewhere(&self) -> bool {
+        self.holds().is_some_and(|holds| holds.has_other_holders(self.key()))
+    }
+
     /// Settles the file if a node that is over has left a claim or a size: an exclusive hold is granted only then.
     pub(crate) fn settle_left(&self) -> Result<()> {
         self.holds().map_or(Ok(()), |holds| self.right_within(SETTLE_MAX, holds, Use::Alone).map(drop))
@@ -377,11 +390,6 @@ impl File {
             |layout: &Layout| layout.mirrors.iter().filter(|mirror| mirror.state == MirrorState::InSync).count();
         self.layout().is_none_or(|layout| in_sync(&layout) == 1)
     }
-}
-
-/// Whether the file has no inode any more.
-fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Namespace(Errno::STALE | Errno::NOENT))
 }
 
 #[cfg(test)]

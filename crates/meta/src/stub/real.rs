@@ -121,6 +121,15 @@ impl FdStub {
     }
 }
 
+/// The result of an access to a mark or time, or `without` it if the inode has no attributes any more. Another node has removed
+/// the file, and those that have it open go on with the layout that they know.
+pub(super) fn unless_removed<T>(done: Result<T>, without: T) -> Result<T> {
+    match done {
+        Err(error) if error.is_gone() => Ok(without),
+        done => done,
+    }
+}
+
 /// Runs `act` on attributes. The file's mode binds even its owner, so an ordinary user's daemon widens it for a moment
 /// if necessary. Root need not.
 pub(super) fn permitted<T>(fd: BorrowedFd<'_>, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
@@ -203,11 +212,11 @@ impl Stub for FdStub {
     }
 
     fn cut_to(&self) -> Result<Option<u64>> {
-        self.held_cut()
+        unless_removed(self.held_cut(), None)
     }
 
     fn set_cut_to(&self, size: Option<u64>) -> Result<()> {
-        self.set_held_cut(size)
+        unless_removed(self.set_held_cut(size), ())
     }
 
     fn grow_to(&self, size: u64) -> Result<()> {
@@ -220,26 +229,24 @@ impl Stub for FdStub {
     }
 
     fn source(&self) -> Result<Option<String>> {
-        let Some(value) = self.attribute(SOURCE_ATTRIBUTE)? else { return Ok(None) };
+        let Some(value) = unless_removed(self.attribute(SOURCE_ATTRIBUTE), None)? else { return Ok(None) };
         String::from_utf8(value).map(Some).map_err(|_| Error::Invalid("the source record is not text".into()))
     }
 
     fn set_source(&self, record: Option<&str>) -> Result<()> {
         let fd = self.fd();
-        match record {
-            Some(text) => {
-                let set = || fs::fsetxattr(&*fd, SOURCE_ATTRIBUTE, text.as_bytes(), XattrFlags::empty());
-                Ok(permitted(fd.as_fd(), set)?)
-            }
-            None => match permitted(fd.as_fd(), || fs::fremovexattr(&*fd, SOURCE_ATTRIBUTE)) {
-                Ok(()) | Err(Errno::NODATA) => Ok(()),
-                Err(e) => Err(e.into()),
+        let set = permitted(fd.as_fd(), || match record {
+            Some(text) => fs::fsetxattr(&*fd, SOURCE_ATTRIBUTE, text.as_bytes(), XattrFlags::empty()),
+            None => match fs::fremovexattr(&*fd, SOURCE_ATTRIBUTE) {
+                Err(Errno::NODATA) => Ok(()),
+                removed => removed,
             },
-        }
+        });
+        unless_removed(set.map_err(Error::from), ())
     }
 
     fn has_sums(&self) -> Result<bool> {
-        Ok(!self.all_sums()?.is_empty())
+        Ok(!unless_removed(self.all_sums(), Vec::new())?.is_empty())
     }
 
     fn sums(&self) -> Result<Option<(String, String)>> {
@@ -255,7 +262,7 @@ impl Stub for FdStub {
     }
 
     fn void_sums(&self, file: Option<FileId>) -> Result<bool> {
-        self.take_sums(file)
+        unless_removed(self.take_sums(file), false)
     }
 
     fn size(&self) -> Result<u64> {
@@ -270,7 +277,8 @@ impl Stub for FdStub {
         let last_modification =
             Timespec { tv_sec: (modified.0 / 1_000_000_000) as i64, tv_nsec: (modified.0 % 1_000_000_000) as _ };
         let last_access = Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT as _ };
-        Ok(fs::futimens(&*self.fd(), &Timestamps { last_access, last_modification })?)
+        let set = fs::futimens(&*self.fd(), &Timestamps { last_access, last_modification });
+        unless_removed(set.map_err(Error::from), ())
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -335,19 +343,19 @@ impl Stub for FdStub {
     }
 
     fn set_kernel_writes(&self, writes: bool) -> Result<()> {
-        self.flag(KERNEL_ATTRIBUTE, writes)
+        unless_removed(self.flag(KERNEL_ATTRIBUTE, writes), ())
     }
 
     fn kernel_writes(&self) -> Result<bool> {
-        Ok(self.attribute(KERNEL_ATTRIBUTE)?.is_some())
+        Ok(unless_removed(self.attribute(KERNEL_ATTRIBUTE), None)?.is_some())
     }
 
     fn mark_inline(&self, inline: bool) -> Result<()> {
-        self.flag(INLINE_ATTRIBUTE, inline)
+        unless_removed(self.flag(INLINE_ATTRIBUTE, inline), ())
     }
 
     fn is_marked_inline(&self) -> Result<bool> {
-        Ok(self.attribute(INLINE_ATTRIBUTE)?.is_some())
+        Ok(unless_removed(self.attribute(INLINE_ATTRIBUTE).map(|mark| mark.is_some()), true)?)
     }
 
     fn discard(&self, by: InUse) -> Result<()> {

@@ -83,7 +83,6 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    /// [S-411]
     #[test]
     fn work_is_done_when_it_is_due_when_too_much_waits_and_at_the_end() {
         let slow = Slow::new(2, 8, 4);

@@ -14,7 +14,6 @@ use meta::namespace::{FRESH, LOST, Node, NodeId, Removed};
 use object::host;
 use object::host::{fstat, remembered};
 use parking_lot::Mutex;
-use policy::cluster::names;
 use policy::holders::node::Use;
 use rustix::fs::Stat;
 use rustix::io::Errno;
@@ -23,7 +22,7 @@ use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const SHARDS: usize = 64;
 
@@ -309,15 +308,6 @@ impl Server {
         let home = remembered(open.stub()).map(|stat| stat.st_dev).ok();
         let device = |target| self.parts.targets.get(target).and_then(|t| t.space().device);
         let beside = home.is_some() && layout.objects().all(|(_, object)| device(object.target) == home);
-        // Other nodes may read the objects.
-        let space = |target| self.parts.targets.get(target).map(|t| (t.space().free_bytes, t.space().total_bytes));
-        let spaces = layout.objects().filter_map(|(_, object)| space(object.target));
-        let stay = open.file.is_shared().then(|| names::stay(spaces)).flatten();
-        let (removal, open) = (self.removal.clone(), open.clone());
-        let remove = move || removal.add(uid, open, beside);
-        match stay {
-            Some(stay) => self.later.add(Duration::from_nanos(stay.0), Box::new(remove)),
-            None => remove(),
-        }
+        self.removal.add(uid, open.clone(), beside);
     }
 }

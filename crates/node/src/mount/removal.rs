@@ -2,30 +2,40 @@
 //!
 //! ```text
 //!  unlinked, or replaced ---> waiting ---> the namespace is synced, once for all that wait ---> objects removed
+//!                                          other nodes have it open <--- tried again ---'
 //! ```
 //!
 //! The namespace and a target may be different file systems with separate journals. So the removal of the name must be
 //! durable before that of an object. Otherwise a loss of power could restore the name, with a file without bytes. On
 //! one file system its journal keeps the order, and nothing is synced.
 //!
-//! If the namespace cannot be synced the objects stay; `entrepot check` finds them.
+//! If the namespace cannot be synced the objects stay; `entrepot check` finds them. So do those that other nodes use when
+//! the mount ends, or of too many files.
 //!
 //! Few threads of the slow pool remove, however much waits, and each user has a share ([`policy::shares`]) of what may
 //! wait. A user with a full share has further removals handed to the slow pool, where only the user's own threads wait
 //! for room.
 
+use super::later::Later;
 use super::slow::{OWN, Slow};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::shares::{Shares, Taker};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Limit of waiting files; each holds a descriptor. A guess.
 const WAITING_MAX: u64 = 512;
 
 /// Limit of threads that remove objects. A guess: enough to keep some targets busy, an eighth of the slow pool.
 const REMOVERS_MAX: usize = 16;
+
+/// Limit of removed files that other nodes use; each holds a descriptor. A guess.
+const ELSEWHERE_MAX: usize = 1024;
+
+/// Pause before the other users of a file are looked for again. A guess: each look costs a request to the state store.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Makes a removal of a name durable.
 type MakeDurable<T> = dyn Fn(&T) -> io::Result<()> + Send + Sync;
@@ -34,13 +44,14 @@ type MakeDurable<T> = dyn Fn(&T) -> io::Result<()> + Send + Sync;
 pub struct Steps<T> {
     /// Makes the removal of the name durable, and all removals before it.
     pub sync: Box<MakeDurable<T>>,
-    /// Removes the objects.
-    pub remove: Box<dyn Fn(T) + Send + Sync>,
+    /// Removes the objects, or returns the file if another node may use it.
+    pub remove: Box<dyn Fn(T) -> Option<T> + Send + Sync>,
 }
 
 /// Queue of files whose objects are to be removed.
 pub struct Removal<T> {
     slow: Arc<Slow>,
+    later: Arc<Later>,
     steps: Steps<T>,
     state: Mutex<State<T>>,
     went: Condvar,
@@ -51,27 +62,44 @@ struct State<T> {
     waiting: Vec<(u32, T)>,
     /// Files whose objects may be removed.
     durable: VecDeque<(u32, T)>,
-    /// Shares of both queues, and of removals under way.
+    /// Files that other nodes may use.
+    elsewhere: Vec<(u32, T)>,
+    /// Shares of the first two queues, and of removals under way.
     held: Shares,
     /// Set while a thread syncs; it checks the queue again afterwards.
     syncs: bool,
     removers: usize,
-    /// Set if some objects stay because the namespace could not be synced.
+    /// Set if some objects stay.
     stay: bool,
+    has_ended: bool,
 }
 
 impl<T: Send + 'static> Removal<T> {
     /// Makes an empty queue.
-    pub fn new(slow: Arc<Slow>, steps: Steps<T>) -> Arc<Removal<T>> {
-        let (waiting, durable, held) = (Vec::new(), VecDeque::new(), Shares::new(WAITING_MAX, 0));
-        let state = State { waiting, durable, held, syncs: false, removers: 0, stay: false };
-        Arc::new(Removal { slow, steps, state: Mutex::new(state), went: Condvar::new() })
+    pub fn new(slow: Arc<Slow>, later: Arc<Later>, steps: Steps<T>) -> Arc<Removal<T>> {
+        let state = State {
+            waiting: Vec::new(),
+            durable: VecDeque::new(),
+            elsewhere: Vec::new(),
+            held: Shares::new(WAITING_MAX, 0),
+            syncs: false,
+            removers: 0,
+            stay: false,
+            has_ended: false,
+        };
+        Arc::new(Removal { slow, later, steps, state: Mutex::new(state), went: Condvar::new() })
     }
 
-    /// Whether the queue is empty and no objects had to stay.
+    /// Whether the queues are empty and no objects had to stay.
     pub fn is_complete(&self) -> bool {
         let state = self.state.lock();
-        state.waiting.is_empty() && state.durable.is_empty() && state.removers == 0 && !state.stay
+        let is_empty = state.waiting.is_empty() && state.durable.is_empty() && state.elsewhere.is_empty();
+        is_empty && state.removers == 0 && !state.stay
+    }
+
+    /// Stops the repetitions: objects that other nodes use stay.
+    pub fn end(&self) {
+        self.state.lock().has_ended = true;
     }
 
     /// Whether the user's share has room.
@@ -149,14 +177,37 @@ impl<T: Send + 'static> Removal<T> {
     }
 
     /// Removes objects until none may be removed.
-    fn remove_all(&self) {
+    fn remove_all(self: &Arc<Self>) {
         let mut state = self.state.lock();
         while let Some((uid, removed)) = state.durable.pop_front() {
-            MutexGuard::unlocked(&mut state, || (self.steps.remove)(removed));
+            let used = MutexGuard::unlocked(&mut state, || (self.steps.remove)(removed));
             state.held.give_back(uid, 1);
             self.went.notify_all();
+            let Some(used) = used else { continue };
+            if state.has_ended || state.elsewhere.len() == ELSEWHERE_MAX {
+                if !std::mem::replace(&mut state.stay, true) {
+                    tracing::warn!(
+                        "objects of removed files stay, since other nodes may use them; the next start removes them"
+                    );
+                }
+                continue;
+            }
+            state.elsewhere.push((uid, used));
+            if state.elsewhere.len() == 1 {
+                let this = self.clone();
+                MutexGuard::unlocked(&mut state, || self.later.add(AGAIN, Box::new(move || this.try_again())));
+            }
         }
         state.removers -= 1;
+    }
+
+    /// Tries again to remove what other nodes used.
+    fn try_again(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let all = std::mem::take(&mut state.elsewhere);
+        all.iter().for_each(|(uid, _)| state.held.force(*uid, 1));
+        state.durable.extend(all);
+        self.begin_removal(state);
     }
 }
 
@@ -170,7 +221,10 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::channel;
-    use std::time::Duration;
+
+    fn removal_of<T: Send + 'static>(slow: &Arc<Slow>, steps: Steps<T>) -> Arc<Removal<T>> {
+        Removal::new(slow.clone(), Later::new(slow.clone()), steps)
+    }
 
     #[test]
     fn what_is_gone_is_removed_after_a_sync_that_began_after_it_went() {
@@ -186,10 +240,13 @@ mod tests {
                 synced.lock().push("sync".to_string());
                 if fails.load(Ordering::SeqCst) { Err(io::Error::other("no")) } else { Ok(()) }
             }),
-            remove: Box::new(move |n| removed.lock().push(n.to_string())),
+            remove: Box::new(move |n| {
+                removed.lock().push(n.to_string());
+                None
+            }),
         };
         let slow = Slow::new(1, 100, 4);
-        let removal = Removal::new(slow.clone(), steps);
+        let removal = removal_of(&slow, steps);
         removal.add(7, 1, false);
         syncs.recv().expect("a sync begins");
         removal.add(7, 2, false); // while it runs: the next one covers these
@@ -224,10 +281,11 @@ mod tests {
             remove: Box::new(move |_| {
                 drop(passes.read());
                 count.fetch_add(1, Ordering::SeqCst);
+                None
             }),
         };
         let slow = Slow::new(2 * REMOVERS_MAX + 2, 64, 4);
-        let removal = Removal::new(slow.clone(), steps);
+        let removal = removal_of(&slow, steps);
         let (mine, other) = (1001, 1002);
         let mut added = 0;
         while removal.has_room(mine) {
@@ -247,5 +305,37 @@ mod tests {
         waiter.join().expect("there is room again");
         assert!(slow.end(Duration::from_secs(60)) && removal.is_complete());
         assert_eq!(removed.load(Ordering::SeqCst), added as usize);
+    }
+    /// [S-411]
+    #[test]
+    fn objects_that_another_node_uses_are_removed_once_it_has_closed_the_file_or_stay() {
+        let (asked, looks) = channel();
+        let uses = Arc::new(AtomicBool::new(true));
+        let used = uses.clone();
+        let steps = Steps {
+            sync: Box::new(|_: &u32| Ok(())),
+            remove: Box::new(move |n| {
+                asked.send(n).expect("the test is there");
+                Some(n).filter(|_| used.load(Ordering::SeqCst))
+            }),
+        };
+        let (slow, long) = (Slow::new(4, 64, 4), Duration::from_secs(60));
+        let removal = removal_of(&slow, steps);
+        removal.add(7, 1, true);
+        assert_eq!(looks.recv_timeout(long), Ok(1));
+        assert!(!removal.is_complete());
+        uses.store(false, Ordering::SeqCst);
+        assert_eq!(looks.recv_timeout(long), Ok(1), "it is tried again");
+        let until = std::time::Instant::now() + long;
+        while !removal.is_complete() && std::time::Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert!(removal.is_complete() && removal.has_room(7));
+        uses.store(true, Ordering::SeqCst);
+        removal.add(7, 2, true);
+        assert_eq!(looks.recv_timeout(long), Ok(2));
+        removal.end();
+        removal.later.end();
+        assert!(slow.end(long) && !removal.is_complete(), "the next start removes its objects");
     }
 }

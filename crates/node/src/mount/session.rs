@@ -83,12 +83,13 @@ impl Mount {
         let descriptors = Descriptors::of(options.descriptors_max);
         let held = Admission::new(options.held_bytes_max, options.held_bytes_max / 8);
         let slow = Slow::new(SLOW_THREADS_MAX, SLOW_QUEUE_MAX, threads);
+        let later = Later::new(slow.clone());
         let admission = Admission::new(descriptors.files, descriptors.operator);
         let refused = |error| MountError::Refused { path: path.clone(), error };
         let server = Arc::new(Server {
             ended: Ended::new().map_err(refused)?,
-            removal: Removal::new(slow.clone(), removal_steps()),
-            later: Later::new(slow.clone()),
+            removal: Removal::new(slow.clone(), later.clone(), removal_steps()),
+            later,
             locks: Locks::new(slow.clone(), admission.clone()),
             slow,
             passthrough: AtomicBool::new(true),
@@ -159,6 +160,7 @@ impl Mount {
         let session = self.session.lock().take();
         let ended = session.map_or(Ok(true), |session| self.join(session));
         self.server.locks.end_all();
+        self.server.removal.end();
         self.server.later.end();
         let served = self.server.slow.end(END_PATIENCE);
         if !served {
@@ -226,9 +228,13 @@ fn removal_steps() -> Steps<Arc<Open>> {
     Steps {
         sync: Box::new(|open: &Arc<Open>| Ok(rustix::fs::syncfs(open.stub())?)),
         remove: Box::new(|open: Arc<Open>| {
+            if open.file.is_held_elsewhere() {
+                return Some(open);
+            }
             if let Err(error) = open.file.remove_objects() {
                 tracing::warn!(%error, "objects of a removed file stay; `entrepot check` will find them");
             }
+            None
         }),
     }
 }

@@ -1,7 +1,5 @@
-//! Names that other nodes replace and files that they remove: retries of a lookup, and the stay of objects.
-//!
-//! A shared file system may report a name as absent while another node renames a file over it. Readers elsewhere may
-//! have the replaced file open, and the removing node has no record of them.
+//! Names that other nodes replace: retries of a lookup. A shared file system may report a name as absent while another
+//! node renames a file over it.
 
 use crate::time::Time;
 
@@ -11,12 +9,6 @@ pub const KNOWN_MAX: Time = Time::from_secs(2);
 /// Pauses in milliseconds before the retries of a lookup: 350 ms in all. A rename in GlusterFS takes 10 ms. On a loaded
 /// machine 150 ms were too short in 2 of 500 cases.
 const PAUSES_MS: [u64; 5] = [5, 15, 40, 90, 200];
-
-/// Span for which the objects of a removed file stay. A guess: most files are read in less.
-pub const STAY: Time = Time::from_secs(5);
-
-/// Share of a target that must be free for objects of removed files to stay on it: one eighth.
-const FREE_SHARE: u64 = 8;
 
 /// Failed lookup of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +31,6 @@ pub fn pause(tries: usize, miss: Miss) -> Option<Time> {
     PAUSES_MS.get(tries).filter(|_| may_be_there).map(|ms| Time::from_millis(*ms))
 }
 
-/// Returns how long objects of a removed file stay on targets with these free and total bytes; `None`: not at all.
-pub fn stay(spaces: impl IntoIterator<Item = (u64, u64)>) -> Option<Time> {
-    spaces.into_iter().all(|(free, total)| free >= total / FREE_SHARE).then_some(STAY)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,12 +45,5 @@ mod tests {
             assert!(pauses.is_sorted() && pauses.len() == 5);
             assert!(pauses.iter().map(|pause| pause.0).sum::<u64>() <= Time::from_millis(400).0);
         }
-    }
-
-    /// [S-411]
-    #[test]
-    fn objects_stay_only_where_there_is_room() {
-        assert_eq!(stay([(50, 100), (13, 100)]), Some(STAY));
-        assert_eq!(stay([(50, 100), (11, 100)]), None);
     }
 }

@@ -147,8 +147,6 @@ pub enum Step {
     Point(u64),
     /// Remove the records of older generations, oldest first; answer `Done`.
     Tidy(u64),
-    /// Remove the objects of the removed file; answer `Done`.
-    Delete,
 }
 
 /// Output of [`Holder`].
@@ -205,8 +203,6 @@ pub enum Event {
     Closed(u64),
     /// `begin` returned no permit, or the layout shall change.
     Want(u64, Use),
-    /// The stub has lost its last name.
-    Removed(u64),
     /// The inode of the stub does not exist any more, so the step under way has no result.
     Gone(u64),
     /// The store answered.
@@ -242,7 +238,7 @@ impl Event {
     /// The file that the event concerns; `None`: all.
     pub fn key(&self) -> Option<u64> {
         match self {
-            Event::Opened(key) | Event::Closed(key) | Event::Want(key, _) | Event::Removed(key) => Some(*key),
+            Event::Opened(key) | Event::Closed(key) | Event::Want(key, _) => Some(*key),
             Event::Made(key, _) => Some(*key),
             Event::Found(key, _) | Event::Published(key, _) | Event::Done(key, _) | Event::Gone(key) => Some(*key),
             Event::Recalled { key, .. } => Some(*key),
@@ -376,7 +372,6 @@ impl Machine for Holder {
             }
             Event::Closed(key) => self.file(key).closed(now),
             Event::Want(key, usage) => self.file(key).want(usage),
-            Event::Removed(key) => self.file(key).removed(),
             Event::Gone(key) => self.file(key).gone(),
             Event::Recalled { key, number, mode } => {
                 ahead = self.release_ahead(key);

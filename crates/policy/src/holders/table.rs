@@ -1,7 +1,7 @@
 //! Table of the nodes that hold files: the specification of the scripts of the state store.
 //!
 //! ```text
-//!   entry of a file      claim or none | per node: mode, number | generation | unsettled | removed
+//!   entry of a file      claim or none | per node: mode, number | generation | unsettled
 //!   member               node, registered in this run, end of its session
 //!   run                  opened once all members have registered; suspect until a check of the volume
 //! ```
@@ -113,8 +113,6 @@ pub struct Entry {
     newest: bool,
     /// Whether a node must settle the file before others are admitted.
     unsettled: bool,
-    /// Whether the stub has no name.
-    removed: bool,
     /// Claim, and the connection of its node.
     claim: Option<(Claim, u64)>,
     /// Holds, and the connections of their nodes.
@@ -232,7 +230,7 @@ impl Table {
             _ if !self.opened => Answer::Closed,
             Request::Admit { key, number, writes } => self.admit(now, caller, *key, *number, *writes),
             Request::Claim { key, number, generation } => self.claim(now, caller, *key, *number, *generation),
-            Request::Remove { key } => self.remove(now, *key),
+            Request::OtherHolders { key } => self.other_holders(now, node, *key),
         }
     }
 
@@ -416,9 +414,8 @@ impl Table {
             Some(mode) => hold.mode = mode.min(hold.mode),
             None => drop(entry.holds.remove(&node)),
         }
-        let last = entry.removed && entry.holds.is_empty() && entry.claim.is_none();
         self.put(now, key, entry);
-        if last { Answer::Delete } else { Answer::Done }
+        Answer::Done
     }
 
     fn claim(&mut self, now: Time, caller: Caller, key: u64, number: u64, generation: u64) -> Answer {
@@ -473,28 +470,27 @@ impl Table {
         if keeps {
             entry.holds.insert(node, (Hold { mode, number }, caller.link));
         }
-        let last = entry.removed && entry.holds.is_empty();
         self.put(now, key, entry);
-        match last {
-            true => Answer::Delete,
-            false if keeps => Answer::Granted { mode, generation, newest: false, others: Others::Settled },
+        match keeps {
+            true => Answer::Granted { mode, generation, newest: false, others: Others::Settled },
             false => Answer::Done,
         }
     }
 
-    /// The stub has lost its last name: its objects go with the last hold.
-    fn remove(&mut self, now: Time, key: u64) -> Answer {
+    /// Whether other nodes hold a file: `Done` if none does.
+    fn other_holders(&self, now: Time, node: Node, key: u64) -> Answer {
         if let Some(lapsed) = self.lapsed(now) {
             return Answer::Lapsed(lapsed);
         }
-        let mut entry = self.entry(key);
-        entry.removed = true;
-        if entry.holds.is_empty() && entry.claim.is_none() {
-            self.entries.remove(&key);
-            return Answer::Delete;
+        let entry = self.entry(key);
+        if let Some((claim, _)) = entry.claim.filter(|(claim, _)| claim.node != node) {
+            return Answer::Claimed(claim.node);
         }
-        let nodes: BTreeMap<Node, u64> = entry.holds.iter().map(|(node, (hold, _))| (*node, hold.number)).collect();
-        self.put(now, key, entry);
-        Answer::Recall { nodes, mode: Mode::Open }
+        let others = entry.holds.iter().filter(|(other, _)| **other != node);
+        let nodes: BTreeMap<Node, u64> = others.map(|(other, (hold, _))| (*other, hold.number)).collect();
+        match nodes.is_empty() {
+            true => Answer::Done,
+            false => Answer::Recall { nodes, mode: Mode::Exclusive },
+        }
     }
 }

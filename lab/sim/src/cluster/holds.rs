@@ -171,7 +171,7 @@ impl World {
     /// Makes the calls of a step; returns its end.
     fn begin_step(&mut self, host: HostId, key: u64, step: Step) -> Time {
         let calls = match step {
-            Step::Drain | Step::Delete => 0,
+            Step::Drain => 0,
             Step::Settle => u32::from(self.files.is_behind(host, key)),
             Step::SettleFromObjects(_) => {
                 self.counts.settlements += 1;
@@ -207,7 +207,7 @@ impl World {
             }
             Step::SettleFromObjects(_) => Event::Done(key, held),
             Step::Change(_) => Event::Done(key, self.is_copied(host, node, key)),
-            Step::Whole | Step::Drain | Step::Delete => Event::Done(key, true),
+            Step::Whole | Step::Drain => Event::Done(key, true),
         };
         self.feed(host, node, event);
     }

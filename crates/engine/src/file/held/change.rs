@@ -197,7 +197,7 @@ impl File {
             return Ok(Outcome::Unknown(Error::Elsewhere(why.into())));
         };
         // Every record that names the new objects is gone with the inode.
-        if state.gone && created != Created::Yes {
+        if state.removed && created != Created::Yes {
             return Ok(Outcome::Not(Errno::STALE.into()));
         }
         if let Some((of, record)) = state.looked.as_ref().filter(|_| created == Created::Yes)

@@ -164,6 +164,17 @@ impl Holds {
         self.port.ask(caller, request).map(drop)
     }
 
+    /// Whether another node holds a file, or may hold it. Nodes that do not use it any more release it.
+    pub(super) fn has_other_holders(&self, key: u64) -> bool {
+        match self.request(&Request::OtherHolders { key }) {
+            Ok((_, Answer::Recall { nodes, mode })) => {
+                nodes.into_iter().for_each(|(node, number)| self.port.recall(node, key, number, mode));
+                true
+            }
+            answer => !matches!(answer, Ok((_, Answer::Done))),
+        }
+    }
+
     /// A node is over for ever.
     pub fn over(&self, node: Node) {
         self.feed_any(Event::Over(node));

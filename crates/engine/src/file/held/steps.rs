@@ -3,8 +3,8 @@
 //! A step that cannot end now is tried again by the driver. Without a lease no step changes anything. A file whose inode
 //! is gone has nothing to find and to settle.
 
+use super::Holds;
 use super::change::Stage;
-use super::{Holds, is_gone};
 use crate::file::{BeingMade, File, NewObjects, Slot, View};
 use crate::{Error, Result};
 use meta::stub::{Pointer, Record};
@@ -91,12 +91,11 @@ impl File {
             }
             Step::Point(generation) => done(self.point_at(generation).map(|()| true)),
             Step::Tidy(generation) => done(self.stub.remove_records(generation).map(|()| true)),
-            Step::Delete => done(Ok(true)),
         };
         match event {
             Ok(event) => Stepped::Event(event),
-            Err(error) if is_gone(&error) => {
-                self.held.is_gone();
+            Err(error) if error.is_gone() => {
+                self.held.is_removed(matches!(step, Step::Publish { changed: true, .. }));
                 Stepped::Event(Event::Gone(key))
             }
             // Neither the pointer nor an old record is needed.
@@ -112,7 +111,10 @@ impl File {
     }
 
     fn find_pointer(&self) -> Result<Option<(u64, u64)>> {
-        let pointer = self.stub.pointer()?;
+        let pointer = match self.stub.pointer() {
+            Err(error) if error.is_gone() => return self.pointer_of_removed(error),
+            pointer => pointer?,
+        };
         let mut state = self.held.state.lock();
         (state.searched, state.plain, state.looked) = (true, None, None);
         Ok(match pointer {
@@ -126,11 +128,32 @@ impl File {
         })
     }
 
+    /// A removed file has the layout in memory.
+    fn pointer_of_removed(&self, gone: Error) -> Result<Option<(u64, u64)>> {
+        let mut state = self.held.state.lock();
+        let loaded = state.loaded.ok_or(gone)?;
+        state.removed = true;
+        Ok(Some(loaded).filter(|(generation, _)| *generation > 0))
+    }
+
+    /// As `pointer_of_removed`, for the record of a generation. One after the loaded one is absent, unless the table names
+    /// it, from a change before the removal.
+    fn record_of_removed(&self, generation: u64, gone: Error) -> Result<Option<Record>> {
+        let record = self.loaded_record(generation);
+        let mut state = self.held.state.lock();
+        let is_absent = state.removed && state.loaded.is_some_and(|(of, _)| of < generation);
+        state.removed |= record.is_some();
+        if record.is_some() || is_absent { Ok(record) } else { Err(gone) }
+    }
+
     fn find_record(&self, generation: u64) -> Result<Option<(u64, u64)>> {
         let plain = self.held.state.lock().plain.clone().filter(|layout| layout.generation == generation);
         let record = match plain {
             Some(layout) => Some(Record { stamp: 0, layout: Some(layout) }),
-            None => self.stub.record(generation)?,
+            None => match self.stub.record(generation) {
+                Err(error) if error.is_gone() => self.record_of_removed(generation, error)?,
+                record => record?,
+            },
         };
         let mut state = self.held.state.lock();
         state.searched = true;

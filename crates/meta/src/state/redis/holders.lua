@@ -5,8 +5,8 @@
 -- ARGV  1 request  2 node  3 run  4 connection  5 duration of a session  6 time or ''  7... arguments
 --
 -- An entry: epoch, generation, flags, claim or -, holds. A claim is node:number:generation:connection, a hold is
--- node:mode:number:connection. Flags: 1 unsettled, 2 removed, 4 the generation is the newest. Modes: 0 Open, 1 Write,
--- 2 Read, 3 Exclusive.
+-- node:mode:number:connection. Flags: 1 unsettled, 4 the generation is the newest. Modes: 0 Open, 1 Write, 2 Read,
+-- 3 Exclusive.
 local request, node, link, session = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = tonumber(ARGV[6])
 if not now then
@@ -58,7 +58,7 @@ end
 -- The entry of a file, without what belongs to earlier runs and to nodes that are over. `newest`: generation of a
 -- removed entry.
 local function read(value, newest)
-  local entry = {epoch = epoch, generation = 0, newest = false, unsettled = suspect, removed = false, holds = {}}
+  local entry = {epoch = epoch, generation = 0, newest = false, unsettled = suspect, holds = {}}
   if not value then
     entry.generation, entry.newest = newest or 0, newest ~= nil
     return entry
@@ -91,7 +91,7 @@ local function read(value, newest)
     entry.holds, entry.claim, entry.unsettled = {}, nil, left or suspect
   else
     entry.generation, entry.unsettled = tonumber(words[2]), left
-    entry.removed, entry.newest = flags % 4 >= 2, flags >= 4
+    entry.newest = flags >= 4
   end
   return entry
 end
@@ -113,7 +113,7 @@ local function put(key, entry)
     redis.call('HSET', KEYS[5], key, text(now) .. ' ' .. (entry.newest and text(entry.generation) or '-'))
     return
   end
-  local flags = (entry.unsettled and 1 or 0) + (entry.removed and 2 or 0) + (entry.newest and 4 or 0)
+  local flags = (entry.unsettled and 1 or 0) + (entry.newest and 4 or 0)
   local claim = entry.claim
   local words = {text(entry.epoch), text(entry.generation), text(flags), '-'}
   if claim then words[4] = string.format('%d:%d:%d:%d', claim.node, claim.number, claim.generation, claim.link) end
@@ -221,9 +221,8 @@ elseif request == 'lower' then
   else
     hold.mode = math.min(hold.mode, tonumber(ARGV[9]))
   end
-  local last = entry.removed and #entry.holds == 0 and not entry.claim
   put(key, entry)
-  return {last and 'delete' or 'done'}
+  return {'done'}
 elseif request == 'finish' then
   local claim = entry.claim
   if not claim or claim.node ~= node or claim.number ~= number then return {'done'} end
@@ -233,9 +232,7 @@ elseif request == 'finish' then
   end
   local keeps, mode = ARGV[11] == '1' and not entry.unsettled, mode_for(entry, true)
   if keeps then set_hold(entry, mode, number) end
-  local last = entry.removed and #entry.holds == 0
   put(key, entry)
-  if last then return {'delete'} end
   if keeps then return {'granted', text(mode), ARGV[9], '0', '0'} end
   return {'done'}
 end
@@ -286,17 +283,13 @@ elseif request == 'claim' then
   end
   put(key, entry)
   return answer
-elseif request == 'remove' then
+elseif request == 'holders' then
   local away = lapsed()
   if away then return {'lapsed', away} end
-  entry.removed = true
-  if #entry.holds == 0 and not entry.claim then
-    redis.call('HDEL', KEYS[4], key)
-    return {'delete'}
-  end
-  put(key, entry)
-  local all = {}
-  for _, hold in ipairs(entry.holds) do all[#all + 1] = hold end
-  return recall(entry, 0, all)
+  if entry.claim and entry.claim.node ~= node then return {'claimed', text(entry.claim.node)} end
+  local others = {}
+  for _, hold in ipairs(entry.holds) do if hold.node ~= node then others[#others + 1] = hold end end
+  if #others > 0 then return recall(entry, 3, others) end
+  return {'done'}
 end
 return redis.error_reply('ERR unknown request ' .. request)

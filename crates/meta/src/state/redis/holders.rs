@@ -104,7 +104,7 @@ fn encode(request: &Request) -> (&'static str, u64, Vec<String>) {
         Request::Finish { key, number, generation, settled, keeps } => {
             ("finish", key, vec![number.to_string(), generation.to_string(), flag(*settled), flag(*keeps)])
         }
-        Request::Remove { key } => ("remove", key, Vec::new()),
+        Request::OtherHolders { key } => ("holders", key, Vec::new()),
     };
     (name, key % PARTS, std::iter::once(key.to_string()).chain(rest).collect())
 }
@@ -119,7 +119,6 @@ fn decode(words: &[String]) -> Option<Answer> {
         ["unregistered"] => Answer::Unregistered,
         ["closed"] => Answer::Closed,
         ["unsettled"] => Answer::Unsettled,
-        ["delete"] => Answer::Delete,
         ["lapsed", of] => Answer::Lapsed(node(of)?),
         ["claimed", of] => Answer::Claimed(node(of)?),
         ["drained", unsettled] => Answer::Drained { unsettled: unsettled == "1" },

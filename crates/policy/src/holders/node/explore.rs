@@ -205,6 +205,7 @@ fn a_truncation_beside_a_reader_and_a_writer() {
 fn names_removed_and_replaced_while_open() {
     holds(1, [&[OPEN, READ, READ, CLOSE], &[REPLACE], &[MOVE]], NONE);
     holds(1, [&[OPEN, READ, CLOSE], &[REMOVE], &[OPEN, WRITE, CLOSE]], NONE);
+    holds(1, [&[OPEN, WRITE, READ, CLOSE], &[REMOVE], &[OPEN, APPEND, CLOSE]], NONE);
 }
 
 #[test]

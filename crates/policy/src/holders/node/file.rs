@@ -91,8 +91,6 @@ pub(super) enum Task {
     Claim(Stage, Claiming),
     /// Find the newest generation again under the claim.
     Check(Find, Claiming),
-    Remove,
-    Delete,
 }
 
 /// First use of a new hold. A recall waits for it, so that nodes do not take a file from each other without use.
@@ -136,17 +134,6 @@ pub(super) struct Lowered {
     pub(super) generation: Option<u64>,
 }
 
-/// State of a removed file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum Removal {
-    #[default]
-    None,
-    /// The table must record it.
-    Report,
-    /// Its objects must be removed.
-    Delete,
-}
-
 /// State of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct File {
@@ -174,7 +161,6 @@ pub(super) struct File {
     pub(super) first_use: FirstUse,
     /// Hold that the table has to lower.
     pub(super) owes: Option<Lowered>,
-    pub(super) removal: Removal,
     pub(super) task: Task,
     /// Whether the step of the task is under way.
     pub(super) pending: bool,
@@ -238,11 +224,6 @@ impl File {
     /// The table served what was requested.
     pub(super) fn accepted(&mut self) {
         self.refused = 0;
-    }
-
-    pub(super) fn removed(&mut self) {
-        self.removal = Removal::Report;
-        self.recall = Some(Mode::Open);
     }
 
     /// Ends all holds and tasks; a claim ends in the table.
@@ -328,11 +309,7 @@ impl File {
     pub(super) fn lose_request(&mut self) {
         let asks = matches!(
             self.task,
-            Task::Lower
-                | Task::Admit { .. }
-                | Task::Take(_)
-                | Task::Claim(Stage::Ask | Stage::Finish, _)
-                | Task::Remove
+            Task::Lower | Task::Admit { .. } | Task::Take(_) | Task::Claim(Stage::Ask | Stage::Finish, _)
         );
         if asks {
             self.forget_step();
@@ -472,7 +449,7 @@ impl File {
 
     pub(super) fn is_idle(&self) -> bool {
         let empty = self.hold.is_none() && self.wants.is_empty() && self.handles == 0 && self.owes.is_none();
-        empty && self.removal == Removal::None && self.task == Task::Idle && !self.pending
+        empty && self.task == Task::Idle && !self.pending
     }
 }
 

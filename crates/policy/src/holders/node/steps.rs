@@ -1,6 +1,6 @@
 //! The steps of a node for one file: which one is next, and what its answer means.
 
-use super::file::{Claiming, File, Find, Lowered, Purpose, Removal, Stage, Task};
+use super::file::{Claiming, File, Find, Lowered, Purpose, Stage, Task};
 use super::{Action, Answer, Created, Holder, Mode, Request, Step, Use};
 use crate::holders::table::Others;
 use crate::time::Time;
@@ -47,14 +47,6 @@ impl Holder {
             return;
         }
         file.drop_recall();
-        match file.removal {
-            Removal::Report => file.task = Task::Remove,
-            Removal::Delete => file.task = Task::Delete,
-            Removal::None => {}
-        }
-        if file.task != Task::Idle {
-            return;
-        }
         for usage in file.wants.clone() {
             if file.permit(usage).is_some() {
                 file.wants.remove(&usage);
@@ -96,15 +88,9 @@ impl Holder {
                     Task::Claim(stage, _) if stage != Stage::Ask => task,
                     _ => Task::Idle,
                 };
-                if task == Task::Remove && granted {
-                    file.removal = Removal::None;
-                    file.retry = None;
-                    file.accepted();
-                }
                 match answer {
                     Answer::Claimed(node) | Answer::Lapsed(node) => self.lapsed(node),
-                    // The report of a removal is not repeated.
-                    Answer::Recall { nodes, mode } if recalls || task == Task::Remove => self.recall(key, nodes, mode),
+                    Answer::Recall { nodes, mode } if recalls => self.recall(key, nodes, mode),
                     _ => {}
                 }
             }
@@ -144,26 +130,15 @@ impl Holder {
                     self.last += 1;
                 }
             }
-            Answer::Done | Answer::Delete | Answer::Session { .. } => {
-                self.reported(key, task, answer == Answer::Delete)
+            Answer::Done | Answer::Session { .. } => {
+                file.task = match task {
+                    Task::Claim(Stage::Finish, claiming) if claiming.made => Task::Claim(Stage::Tidy, claiming),
+                    _ => Task::Idle,
+                };
+                if task == Task::Lower {
+                    file.owes = None;
+                }
             }
-        }
-    }
-
-    /// The table has recorded a lowered hold, growth, a removal, or the end of a claim.
-    fn reported(&mut self, key: u64, task: Task, last: bool) {
-        let file = self.file(key);
-        file.task = match task {
-            Task::Claim(Stage::Finish, claiming) if claiming.made => Task::Claim(Stage::Tidy, claiming),
-            _ => Task::Idle,
-        };
-        match task {
-            Task::Lower => file.owes = None,
-            Task::Remove => file.removal = Removal::None,
-            _ => {}
-        }
-        if last {
-            file.removal = Removal::Delete;
         }
     }
 
@@ -273,10 +248,6 @@ impl Holder {
                 Task::Idle
             }
             Task::Whole if done => Task::Find(Find::Pointer, Purpose::Provisional),
-            Task::Delete => {
-                file.removal = Removal::None;
-                Task::Idle
-            }
             Task::Claim(stage, claiming) => match next_stage(stage, claiming, writes, done) {
                 Some((stage, claiming)) => Task::Claim(stage, claiming),
                 None => Task::Idle,
@@ -362,7 +333,6 @@ fn request(key: u64, file: &File) -> Option<Request> {
             let (number, generation) = (claiming.number, claiming.newest);
             Request::Finish { key, number, generation, settled: claiming.settled, keeps }
         }
-        Task::Remove => Request::Remove { key },
         _ => return None,
     })
 }
@@ -387,7 +357,6 @@ fn step(task: Task) -> Option<Step> {
         }
         Task::Claim(Stage::Point, claiming) => Step::Point(claiming.generation),
         Task::Claim(Stage::Tidy, claiming) => Step::Tidy(claiming.generation),
-        Task::Delete => Step::Delete,
         _ => return None,
     })
 }

@@ -106,25 +106,6 @@ fn a_claim_that_others_hold_against_recalls_them() {
 }
 
 #[test]
-fn a_removal_recalls_other_nodes_also_after_a_refused_request() {
-    let now = Time::from_secs(100);
-    let (mut holder, mut table) = joined(now);
-    let other = Caller { node: Node(2), run: Run(1), link: 1 };
-    let register = Request::Register { not_after: now + Time::from_secs(1) };
-    let admit = Request::Admit { key: KEY, number: 5, writes: false };
-    for request in [Request::Begin, register, admit] {
-        table.serve(now, other, &request);
-    }
-    let recall = |mode| Action::Recall { node: Node(2), key: KEY, number: 5, mode };
-    holder.handle(now, Event::Want(KEY, Use::Write));
-    assert_eq!(exchange(&mut holder, &mut table, now), [recall(Mode::Write)]);
-    holder.handle(now, Event::Removed(KEY));
-    let later = now + Config::default().retry;
-    holder.handle(later, Event::Tick);
-    assert!(exchange(&mut holder, &mut table, later).contains(&recall(Mode::Open)));
-}
-
-#[test]
 fn an_unused_hold_is_released() {
     let mut now = Time::from_secs(100);
     let (mut holder, mut table) = joined(now);

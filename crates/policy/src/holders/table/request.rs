@@ -83,8 +83,8 @@ pub enum Request {
         /// Whether the node holds the file from now on, under the number of the claim.
         keeps: bool,
     },
-    /// The stub has no name any more.
-    Remove {
+    /// Looks for other nodes that hold the file: `Done` if none does. A recall to `Exclusive` ends only unused holds.
+    OtherHolders {
         /// Inode number of the stub.
         key: u64,
     },
@@ -179,6 +179,4 @@ pub enum Answer {
         /// Whether the size must be settled from the objects.
         unsettled: bool,
     },
-    /// The file is removed and this was its last hold: its objects may be removed.
-    Delete,
 }

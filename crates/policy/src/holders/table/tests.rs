@@ -201,10 +201,11 @@ fn objects_of_a_removed_file_stay_until_the_last_node_has_closed_it() {
     admit(&mut table, 1, 1, false);
     let lower = |mode| Request::Lower { key: KEY, number: 1, mode, generation: None };
     table.serve(NOW, caller(1), &lower(Some(Mode::Open)));
-    assert_eq!(table.serve(NOW, caller(2), &Request::Remove { key: KEY }), recall(1, 1, Mode::Open));
-    assert_eq!(table.serve(NOW, caller(1), &lower(None)), Answer::Delete);
-    assert!(table.is_empty());
-    assert_eq!(table.serve(NOW, caller(2), &Request::Remove { key: KEY }), Answer::Delete);
+    let holders = Request::OtherHolders { key: KEY };
+    assert_eq!(table.serve(NOW, caller(2), &holders), recall(1, 1, Mode::Exclusive));
+    assert_eq!(table.serve(NOW, caller(1), &holders), Answer::Done, "it is the only one");
+    table.serve(NOW, caller(1), &lower(None));
+    assert_eq!(table.serve(NOW, caller(2), &holders), Answer::Done);
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Random {
                 let (settled, keeps) = (self.below(4) > 0, self.below(2) > 0);
                 Request::Finish { key, number, generation: generation + 1, settled, keeps }
             }
-            52..54 => Request::Remove { key },
+            52..54 => Request::OtherHolders { key },
             _ => {
                 let mode = (self.below(3) > 0).then(|| self.mode());
                 Request::Lower { key, number, mode, generation: (self.below(3) > 0).then_some(generation) }
@@ -114,7 +114,6 @@ fn the_script_answers_as_the_table_does() {
         "Recall",
         "Granted",
         "Drained",
-        "Delete",
     ]
     .into_iter()
     .filter(|kind| kinds.get(*kind).is_none_or(|count| *count < 10))

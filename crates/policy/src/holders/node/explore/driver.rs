@@ -89,8 +89,24 @@ impl World {
             // Only the creator of a file uses what this records.
             self.table.be_sure();
         }
-        let removes = scenario.guilt == Guilt::RemovesAtOnce && matches!(request, Request::Remove { .. });
-        if removes { Answer::Delete } else { answer }
+        answer
+    }
+
+    /// The node that removed the last name of a file looks for other holders. Without any it removes the objects.
+    pub fn remove_objects(&mut self, scenario: &Scenario, i: usize, file: usize) {
+        let (caller, key) = (self.hosts[i].machine.caller(), file as u64);
+        let answer = self.ask(scenario, caller, &Request::OtherHolders { key });
+        if let Answer::Recall { nodes, mode } = &answer {
+            self.messages.extend(nodes.iter().map(|(node, number)| (*node, key, *number, *mode)));
+        }
+        if answer == Answer::Done || scenario.guilt == Guilt::RemovesAtOnce {
+            self.hosts[i].removed.remove(&file);
+            let newest = self.stubs[file].newest;
+            let objects = self.stubs[file].records[&newest].objects;
+            // Without a record the bytes are in the stub, which stays while it is open.
+            self.objects.retain(|object, _| newest == 0 || !objects.contains(object));
+        }
+        self.judge(scenario);
     }
 
     /// Requests under way get no answer.
@@ -184,13 +200,6 @@ impl World {
             }
             Step::Tidy(generation) => {
                 self.stubs[file].records.retain(|older, _| *older >= generation);
-                Event::Done(key, true)
-            }
-            Step::Delete => {
-                let newest = self.stubs[file].newest;
-                let objects = self.stubs[file].records[&newest].objects;
-                // Without a record the bytes are in the stub, which stays while it is open.
-                self.objects.retain(|object, _| newest == 0 || !objects.contains(object));
                 Event::Done(key, true)
             }
         }

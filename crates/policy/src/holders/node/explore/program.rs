@@ -137,7 +137,7 @@ impl World {
 
     fn unlinked(&mut self, scenario: &Scenario, i: usize, file: usize) {
         self.stubs[file].linked = false;
-        self.send(scenario, i, Event::Removed(file as u64));
+        self.hosts[i].removed.insert(file);
         self.next_op(scenario, i);
     }
 

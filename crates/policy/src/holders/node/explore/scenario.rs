@@ -152,7 +152,7 @@ impl Scenario {
         };
         match step {
             Step::Drain | Step::Change(_) => true,
-            Step::Publish { .. } | Step::SettleFromObjects(_) | Step::Delete => false,
+            Step::Publish { .. } | Step::SettleFromObjects(_) => false,
             Step::Tidy(_) | Step::Whole => faults.freezes + faults.short == 0,
             Step::Settle if self.defers() && faults.partitions > 0 => false,
             Step::Point(_) | Step::Settle => faults.freezes + faults.crashes == 0,

@@ -145,6 +145,8 @@ pub struct Host {
     pub actions: BTreeSet<Action>,
     pub views: [View; 2],
     pub handles: [Option<usize>; 2],
+    /// Removed files whose objects this node has to remove.
+    pub removed: BTreeSet<usize>,
     pub running: Running,
 }
 
@@ -208,6 +210,7 @@ impl World {
                 actions: BTreeSet::new(),
                 views: [View::default(); 2],
                 handles: [None; 2],
+                removed: BTreeSet::new(),
                 running: START,
             }
         };
@@ -273,7 +276,8 @@ impl World {
     }
 
     pub fn is_done(&self) -> bool {
-        self.hosts.iter().all(|host| host.crashed || (!host.over && host.running.at == At::Done))
+        let rests = |host: &Host| !host.over && host.running.at == At::Done && host.removed.is_empty();
+        self.hosts.iter().all(|host| host.crashed || rests(host))
     }
 
     pub fn standing(&self, i: usize) -> Standing {
@@ -385,6 +389,13 @@ impl World {
             let mut next = self.clone();
             next.go_on(scenario, i);
             out.push((label(i, what, false), next));
+        }
+        let reaches = !self.hosts[i].apart && self.hosts[i].machine.run() == self.server;
+        let closed = |file: &&usize| !self.hosts[i].handles.contains(&Some(**file));
+        for file in self.hosts[i].removed.iter().filter(|_| reaches).filter(closed) {
+            let mut next = self.clone();
+            next.remove_objects(scenario, i, *file);
+            out.push((label(i, format!("looks for other holders of removed file {file}"), false), next));
         }
         let host = &self.hosts[i];
         let waits = host.machine.waits();
