@@ -101,6 +101,11 @@ impl Held {
         self.wake();
     }
 
+    /// Records that no bytes lie beyond the end.
+    pub fn cleaned(&self) {
+        self.state.lock().dirty = false;
+    }
+
     /// Lets waiting operations try again.
     pub fn wake(&self) {
         self.state.lock().woken += 1;

@@ -109,6 +109,7 @@ impl File {
     /// Removes the mark: no object holds bytes beyond the end.
     pub(super) fn end_cut(&self) {
         self.tail_clean.store(true, Ordering::Release);
+        self.held.cleaned();
         if self.is_shared()
             && let Err(error) = self.stub.set_cut_to(None)
         {

@@ -36,6 +36,19 @@ enum Obstacle {
 impl File {
     /// Writes all of `data`.
     pub fn write(self: &Arc<Self>, offset: u64, data: &[u8]) -> Result<()> {
+        let written = self.write_repeatedly(offset, data);
+        // Beside other writers only a node that has the file alone knows which bytes lie beyond the end.
+        if written.is_err()
+            && self.is_shared()
+            && !self.tail_clean.load(Ordering::Acquire)
+            && let Err(error) = self.clean_tail()
+        {
+            tracing::debug!("bytes of a failed write may lie beyond the end of a file: {error}");
+        }
+        written
+    }
+
+    fn write_repeatedly(self: &Arc<Self>, offset: u64, data: &[u8]) -> Result<()> {
         let end = Self::check_range(offset, data.len() as u64)?;
         if data.is_empty() {
             return Ok(());

@@ -31,7 +31,7 @@ impl File {
     /// Defers the size of the stub, or the cut of the tail. The file stays in memory until then.
     pub(in crate::file) fn defer(&self, holds: &Holds, behind: bool, dirty: bool) {
         let mut state = self.held.state.lock();
-        let listed = state.behind || state.dirty;
+        let listed = state.behind >= behind && state.dirty >= dirty;
         (state.behind, state.dirty) = (state.behind || behind, state.dirty || dirty);
         drop(state);
         if let Some(this) = self.this.upgrade().filter(|_| !listed) {
@@ -40,7 +40,7 @@ impl File {
     }
 
     /// Sets the size of the stub to the acknowledged one. The hold stays, because the caller holds `io` or drains.
-    /// Returns whether nothing is deferred.
+    /// Returns whether the stub has it.
     pub(in crate::file) fn settle_held(&self, holds: &Holds, node: Node) -> Result<bool> {
         let (behind, dirty) = {
             let state = self.held.state.lock();
@@ -67,13 +67,14 @@ impl File {
         }
         drop(extend);
         if dirty {
-            let view = self.view();
+            let alone = holds.is_exclusive(self.key());
             let size = self.size.load(Ordering::Acquire);
             // Objects that cannot be cut now are cut by the next node that makes the file longer.
-            if !self.cut(&view, size, size).is_empty() {
+            if alone && !self.cut(&self.view(), size, size).is_empty() {
                 self.stub.set_cut_to(Some(size))?;
             }
-            self.held.state.lock().dirty = false;
+            // Bytes beyond the end may be those of other writers, until this node has the file alone.
+            self.held.state.lock().dirty = !alone;
         }
         Ok(true)
     }

@@ -86,6 +86,25 @@ fn a_failed_write_shows_in_no_later_hole() {
     assert!(there[size as usize..].iter().take(1 << 19).all(|byte| *byte == 0), "a hole holds nothing");
 }
 
+/// [S-201]
+#[test]
+fn a_failed_write_beside_another_writer_cuts_none_of_its_bytes() {
+    let (world, a, b) = two();
+    let mut all = grown(&a, 20);
+    b.writes(all.len() as u64, 21, PIECE);
+    all.resize(all.len() + PIECE, 21);
+    drop(a.bytes());
+    // The bytes land, and then the stub cannot be made longer.
+    world.stub.fail_from(Some(2));
+    assert!(a.file.write(all.len() as u64, &[9; PIECE]).is_err());
+    world.stub.fail_from(None);
+    b.writes(all.len() as u64, 22, PIECE);
+    all.resize(all.len() + PIECE, 22);
+    a.holds.settle_sizes();
+    a.file.settle().unwrap();
+    assert!(world.node(3).bytes() == all, "they were acknowledged");
+}
+
 /// [S-330]
 #[test]
 fn a_truncation_whose_objects_are_away_is_finished_by_the_next_that_extends_the_file() {
