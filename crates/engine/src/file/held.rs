@@ -86,6 +86,10 @@ struct State {
     behind: bool,
     /// Whether a failed write left bytes beyond the end.
     dirty: bool,
+    /// Node that may have left the mark of a failed truncation: it did not cut the stub, and another could finish it.
+    stale_cut: Option<Node>,
+    /// Whether the file is in the list of those with something of this to be settled.
+    listed: bool,
     change: Change,
     sealed: Option<steps::Sealed>,
 }
@@ -101,9 +105,15 @@ impl Held {
         self.wake();
     }
 
-    /// Records that no bytes lie beyond the end.
+    /// Whether the mark of a failed truncation is there.
+    pub fn has_stale_cut(&self) -> bool {
+        self.state.lock().stale_cut.is_some()
+    }
+
+    /// Records that no bytes lie beyond the end, and no mark of a truncation is there.
     pub fn cleaned(&self) {
-        self.state.lock().dirty = false;
+        let mut state = self.state.lock();
+        (state.dirty, state.stale_cut) = (false, None);
     }
 
     /// Lets waiting operations try again.
@@ -250,7 +260,7 @@ impl File {
             self.forget_all();
         }
         // Without objects there is nothing that a truncation could have left.
-        let is_whole = self.layout().is_none() || self.stub.cut_to()?.is_none();
+        let cut = if self.layout().is_some() { self.stub.cut_to()? } else { None };
         // A settlement or a write between the size of the stub and that of memory would be undone.
         let _extend = self.extend.lock();
         let size = self.stub.size()?;
@@ -261,9 +271,10 @@ impl File {
             // Other nodes settled the size of the lost number.
             (state.behind, state.dirty) = (false, false);
         }
-        let clean = is_whole && !state.dirty && loaded.is_some_and(|(_, stamp)| stamp != 0);
+        let clean = cut.is_none() && !state.dirty && loaded.is_some_and(|(_, stamp)| stamp != 0);
         let behind = state.behind;
         (state.loaded, state.searched) = (loaded, false);
+        state.stale_cut = cut.filter(|cut| *cut < size).map(|_| node);
         drop(state);
         self.tail_clean.store(clean || layout.is_none(), Ordering::Release);
         let known = self.size.load(Ordering::Acquire);

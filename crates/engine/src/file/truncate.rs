@@ -5,6 +5,7 @@
 //! power could keep the new size and lose the bytes below it. If a target fails then, its mirror becomes stale or,
 //! without another mirror, the extension fails.
 
+use super::nodes::Exclusive;
 use super::snapshot::Cutting;
 use super::write::Missed;
 use super::{File, Happened, SIZE_MAX, View};
@@ -37,6 +38,14 @@ impl File {
         self.may_reach(size)?;
         self.ready_to_change(size == 0)?;
         let alone = self.alone_to_change(size == 0)?;
+        let set = self.set_size_alone(size, &alone);
+        if set.is_err() {
+            self.give_up_cut();
+        }
+        set
+    }
+
+    fn set_size_alone(self: &Arc<Self>, size: u64, alone: &Exclusive<'_>) -> Result<()> {
         let old = self.size();
         self.watch_range(size.min(old), size.max(old) - size.min(old));
         if size > old {
@@ -90,7 +99,7 @@ impl File {
                     tracing::debug!(%error, "an emptied file keeps its lost objects for now");
                 }
             } else if missed.is_empty() && view.layout.is_some() {
-                self.end_cut();
+                self.end_cut()?;
             }
         } else if size == 0 && self.is_hurt() {
             self.rebuild_empty(None)?;
@@ -107,14 +116,13 @@ impl File {
     }
 
     /// Removes the mark: no object holds bytes beyond the end.
-    pub(super) fn end_cut(&self) {
+    pub(super) fn end_cut(&self) -> Result<()> {
+        if self.is_shared() {
+            self.stub.set_cut_to(None)?;
+        }
         self.tail_clean.store(true, Ordering::Release);
         self.held.cleaned();
-        if self.is_shared()
-            && let Err(error) = self.stub.set_cut_to(None)
-        {
-            tracing::debug!("the mark of a truncation stays on a stub: {error}");
-        }
+        Ok(())
     }
 
     /// Removes bytes of objects beyond the end of the file.
@@ -137,8 +145,7 @@ impl File {
         let view = self.view();
         let missed = self.cut(&view, self.size(), self.size());
         self.settle_missed(&view, missed, 0)?;
-        self.end_cut();
-        Ok(())
+        self.end_cut()
     }
 
     /// Cuts the objects of all mirrors in sync to the need of a file of `size` bytes; returns the mirrors that failed.

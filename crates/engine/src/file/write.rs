@@ -180,7 +180,8 @@ impl File {
         let Some(layout) = &view.layout else {
             return (end > self.pool.inline_bytes_max).then_some(Obstacle::Convert);
         };
-        if end > self.size() && !self.tail_clean.load(Ordering::Acquire) {
+        // After an unfinished truncation another node could cut bytes that are written now.
+        if !self.tail_clean.load(Ordering::Acquire) && (end > self.size() || self.held.has_stale_cut()) {
             return Some(Obstacle::CleanTail);
         }
         if view.in_sync().any(|m| layout.mirrors[m].covered() < end) {
@@ -302,7 +303,7 @@ impl File {
     /// Handles a failed write that left bytes beyond the end. The caller holds `io`.
     fn landed_in_vain(&self) {
         if let Some(holds) = self.holds() {
-            self.defer(holds, false, true);
+            self.defer_cut(holds);
         }
         self.tail_clean.store(false, Ordering::Release);
     }

@@ -1,7 +1,7 @@
 //! Sizes of files that this node makes longer. Under an exclusive hold memory is ahead of the stub, which gets the size at
 //! a recall, sync, close, or after a while.
 
-use super::Holds;
+use super::{Holds, State};
 use crate::file::File;
 use crate::file::nodes::holds_lease;
 use crate::{Error, Result};
@@ -18,7 +18,7 @@ impl File {
         let is_alone = holds.is_exclusive(self.key());
         let basis = self.held.state.lock().basis;
         let Some(basis) = basis.filter(|_| !is_alone) else {
-            self.defer(holds, true, false);
+            self.defer(holds, |state| state.behind = true);
             return Ok(());
         };
         // A size from a node whose lease ended would restore bytes that were cut since.
@@ -28,11 +28,16 @@ impl File {
         self.stub.grow_to(end)
     }
 
-    /// Defers the size of the stub, or the cut of the tail. The file stays in memory until then.
-    pub(in crate::file) fn defer(&self, holds: &Holds, behind: bool, dirty: bool) {
+    /// A failed write left bytes beyond the end.
+    pub(in crate::file) fn defer_cut(&self, holds: &Holds) {
+        self.defer(holds, |state| state.dirty = true);
+    }
+
+    /// Defers a change of the stub or the tail. The file stays in memory until then.
+    fn defer(&self, holds: &Holds, set: impl FnOnce(&mut State)) {
         let mut state = self.held.state.lock();
-        let listed = state.behind >= behind && state.dirty >= dirty;
-        (state.behind, state.dirty) = (state.behind || behind, state.dirty || dirty);
+        set(&mut state);
+        let listed = std::mem::replace(&mut state.listed, true);
         drop(state);
         if let Some(this) = self.this.upgrade().filter(|_| !listed) {
             holds.behind.lock().push(this);
@@ -42,15 +47,18 @@ impl File {
     /// Sets the size of the stub to the acknowledged one. The hold stays, because the caller holds `io` or drains.
     /// Returns whether the stub has it.
     pub(in crate::file) fn settle_held(&self, holds: &Holds, node: Node) -> Result<bool> {
-        let (behind, dirty) = {
+        let (behind, dirty, stale_cut) = {
             let state = self.held.state.lock();
-            (state.behind, state.dirty)
+            (state.behind, state.dirty, state.stale_cut.is_some())
         };
-        if !(behind || dirty) {
+        if !(behind || dirty || stale_cut) {
             return Ok(true);
         }
         if !holds.has_lease(node) {
             return Ok(false);
+        }
+        if stale_cut {
+            self.remove_stale_cut()?;
         }
         let extend = self.extend.lock();
         let size = self.size.load(Ordering::Acquire);
@@ -79,13 +87,37 @@ impl File {
         Ok(true)
     }
 
+    /// After a truncation that failed: removes its mark, unless the stub is cut by now. Another node would finish it later,
+    /// after new writes. Size and marks are read again at the next use.
+    pub(in crate::file) fn give_up_cut(&self) {
+        let Some(holds) = self.holds() else { return };
+        if let Err(error) = self.remove_stale_cut() {
+            tracing::debug!("the mark of a failed truncation stays on a stub for now: {error}");
+            self.defer(holds, |state| state.stale_cut = state.basis.map(|basis| basis.node));
+        }
+        let mut state = self.held.state.lock();
+        state.basis = state.basis.filter(|_| state.behind);
+    }
+
+    /// No truncation is under way: this node has a hold or claim.
+    fn remove_stale_cut(&self) -> Result<()> {
+        if let Some(cut) = self.stub.cut_to()?
+            && self.stub.size()? > cut
+        {
+            self.stub.set_cut_to(None)?;
+        }
+        self.held.state.lock().stale_cut = None;
+        Ok(())
+    }
+
     /// Settles what this file has deferred.
     pub(in crate::file) fn settle_deferred(&self) -> Result<()> {
         let Some(holds) = self.holds() else { return Ok(()) };
         let _io = self.io.read();
         let node = {
             let state = self.held.state.lock();
-            state.basis.filter(|_| state.behind || state.dirty).map(|basis| basis.node)
+            let basis = state.basis.filter(|_| state.behind || state.dirty).map(|basis| basis.node);
+            basis.or(state.stale_cut)
         };
         let (Some(node), Some(cluster)) = (node, self.cluster()) else { return Ok(()) };
         // After a lost lease other nodes settle the size from the objects.
@@ -108,13 +140,17 @@ impl Holds {
         let behind = std::mem::take(&mut *self.behind.lock());
         for file in behind {
             let io = file.io.read();
-            let node = file.held.state.lock().basis.map(|basis| basis.node);
+            let node = {
+                let mut state = file.held.state.lock();
+                state.listed = false;
+                state.basis.map(|basis| basis.node).or(state.stale_cut)
+            };
             let settled = node.map_or(Ok(true), |node| file.settle_held(self, node));
             drop(io);
             let lost = node.is_none_or(|node| !self.is_under(node));
             if !lost && !matches!(settled, Ok(true)) {
                 tracing::debug!(?settled, "the size of a file is not in its stub for now");
-                self.behind.lock().push(file);
+                file.defer(self, |_| ());
             }
         }
     }

@@ -238,6 +238,12 @@ impl World {
         One { file, member, holds, mover: Mover::new(pool, state, None) }
     }
 
+    /// Targets have room again, and the stub answers.
+    fn lift_faults(&self) {
+        self.media.iter().for_each(|medium| medium.set_capacity_bytes(u64::MAX));
+        self.stub.lose_answers(0, 0);
+    }
+
     fn newest(&self) -> (u64, Option<Layout>) {
         let mut newest = match self.stub.pointer().unwrap() {
             Pointer::None => (0, None),

@@ -1,5 +1,5 @@
-//! Random operations of three nodes, one after the other, with lost answers, expelled nodes and late writes. Every
-//! acknowledged byte must be there for the next reader.
+//! Random operations of three nodes, one after the other, with lost answers, expelled nodes, late writes, full targets,
+//! and failed calls to the stub. Every acknowledged byte must be there for the next reader.
 
 use super::*;
 use proptest::prelude::*;
@@ -29,10 +29,30 @@ enum Op {
     },
     /// The node is expelled, writes beyond the end late, and joins again.
     Expel,
+    /// The targets take so many bytes during a write.
+    WriteFull {
+        at: u64,
+        len: usize,
+        room: u64,
+    },
+    /// Calls to the stub are carried out during the operation, and their answers are lost.
+    Unanswered {
+        op: Box<Op>,
+        nth: u64,
+        calls: u64,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
+    let changes = prop_oneof![
+        (0..SIZE_MAX, 1usize..9000).prop_map(|(at, len)| Op::Write { at, len }),
+        (1usize..3000).prop_map(|len| Op::Append { len }),
+        (0..SIZE_MAX).prop_map(|size| Op::Truncate { size }),
+    ];
+    let unanswered = (changes, 1u64..8, 1u64..4);
     prop_oneof![
+        1 => (0..SIZE_MAX, 1usize..30_000, 0..SIZE_MAX).prop_map(|(at, len, room)| Op::WriteFull { at, len, room }),
+        2 => unanswered.prop_map(|(op, nth, calls)| Op::Unanswered { op: Box::new(op), nth, calls }),
         4 => (0..SIZE_MAX, 1usize..9000).prop_map(|(at, len)| Op::Write { at, len }),
         2 => (1usize..3000).prop_map(|len| Op::Append { len }),
         1 => (0..SIZE_MAX).prop_map(|size| Op::Truncate { size }),
@@ -42,6 +62,11 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0u64..4).prop_map(|nth| Op::LoseAnswer { nth }),
         1 => Just(Op::Expel),
     ]
+}
+
+fn put(model: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    model.resize(model.len().max(at + bytes.len()), 0);
+    model[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
 struct Swarm {
@@ -67,33 +92,82 @@ impl Swarm {
         vec![self.byte; len]
     }
 
-    fn put(&mut self, at: usize, bytes: &[u8]) {
-        self.model.resize(self.model.len().max(at + bytes.len()), 0);
-        self.model[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
     fn settle_all(&mut self) {
         std::mem::take(&mut self.unsettled).into_iter().for_each(|i| self.nodes[i].file.settle().expect("settles"));
     }
 
-    fn run(&mut self, i: usize, op: &Op) {
+    /// Carries out a change of content. A failed one leaves each of its bytes as before, or changed.
+    fn change(&mut self, i: usize, op: &Op) -> Result<()> {
+        let file = self.nodes[i].file.clone();
         match op {
-            Op::Write { at, len } => {
+            Op::Write { at, len } | Op::WriteFull { at, len, .. } => {
                 let bytes = self.bytes(*len);
-                self.nodes[i].file.write(*at, &bytes).expect("writes");
-                self.put(*at as usize, &bytes);
-                self.unsettled.insert(i);
+                let written = file.write(*at, &bytes);
+                self.ended(i, *at as usize..*at as usize + len, written, |model| put(model, *at as usize, &bytes))
             }
             Op::Append { len } => {
-                let bytes = self.bytes(*len);
-                let at = self.nodes[i].file.append(&bytes).expect("appends");
-                assert_eq!(at, self.model.len() as u64, "at the end");
-                self.put(at as usize, &bytes);
-                self.unsettled.insert(i);
+                let (bytes, end) = (self.bytes(*len), self.model.len());
+                let appended = file.append(&bytes);
+                if let Ok(at) = appended {
+                    assert_eq!(at, end as u64, "at the end");
+                }
+                self.ended(i, end..end + len, appended.map(drop), |model| put(model, end, &bytes))
             }
             Op::Truncate { size } => {
-                self.nodes[i].file.truncate(*size).expect("truncates");
-                self.model.resize(*size as usize, 0);
+                let (size, end) = (*size as usize, self.model.len());
+                let cut = file.truncate(size as u64);
+                self.ended(i, size.min(end)..size.max(end), cut, |model| model.resize(size, 0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ended(
+        &mut self,
+        i: usize,
+        range: std::ops::Range<usize>,
+        done: Result<()>,
+        act: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<()> {
+        self.unsettled.insert(i);
+        if done.is_ok() {
+            act(&mut self.model);
+        } else {
+            self.adopt(i, range, act);
+        }
+        done
+    }
+
+    /// Takes over what a failed change of a range has left, after a look at it.
+    fn adopt(&mut self, i: usize, range: std::ops::Range<usize>, act: impl FnOnce(&mut Vec<u8>)) {
+        self.world.lift_faults();
+        let mut after = self.model.clone();
+        act(&mut after);
+        self.settle_all();
+        let read = self.nodes[(i + 1) % NODES].bytes();
+        let (least, most) = (self.model.len().min(after.len()), self.model.len().max(after.len()));
+        assert!(least <= read.len() && read.len() <= most, "{least} to {most} bytes: {}", read.len());
+        for (at, byte) in read.iter().enumerate() {
+            let before = self.model.get(at).copied().unwrap_or(0);
+            let changed = after.get(at).copied().unwrap_or(0);
+            let may_differ = range.contains(&at) && *byte == changed;
+            assert!(*byte == before || may_differ, "byte {at} is {byte}, not {before} or {changed}");
+        }
+        self.model = read;
+    }
+
+    fn run(&mut self, i: usize, op: &Op) {
+        match op {
+            Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } => self.change(i, op).expect("no fault"),
+            Op::WriteFull { room, .. } => {
+                self.world.media.iter().for_each(|medium| medium.set_capacity_bytes(*room));
+                drop(self.change(i, op));
+                self.world.lift_faults();
+            }
+            Op::Unanswered { op, nth, calls } => {
+                self.world.stub.lose_answers(*nth, *calls);
+                drop(self.change(i, op));
+                self.world.lift_faults();
             }
             Op::Move => match self.nodes[i].tries_to_move() {
                 Ok(_) | Err(Error::Busy(_)) => {}
