@@ -94,6 +94,13 @@ struct State {
     sealed: Option<steps::Sealed>,
 }
 
+impl State {
+    /// Whether the state was loaded under this number of the node.
+    fn was_used_by(&self, node: Node) -> bool {
+        self.basis.is_some_and(|basis| basis.node == node)
+    }
+}
+
 impl Held {
     /// Records that the file has no inode any more. Unless memory `keeps` the layout, operations fail that need more than
     /// the present hold.

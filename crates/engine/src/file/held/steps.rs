@@ -64,8 +64,8 @@ impl File {
         let key = self.key();
         let done = |done: Result<bool>| done.map(|done| Event::Done(key, done));
         let event = match step {
-            Step::Pointer => self.find_pointer().map(|found| Event::Found(key, found)),
-            Step::Look(generation) => self.find_record(generation).map(|found| Event::Found(key, found)),
+            Step::Pointer => self.find_pointer(node).map(|found| Event::Found(key, found)),
+            Step::Look(generation) => self.find_record(node, generation).map(|found| Event::Found(key, found)),
             Step::List => {
                 self.stub.listed_generation().map(|found| Event::Found(key, found.map(|generation| (generation, 0))))
             }
@@ -110,9 +110,9 @@ impl File {
         }
     }
 
-    fn find_pointer(&self) -> Result<Option<(u64, u64)>> {
+    fn find_pointer(&self, node: Node) -> Result<Option<(u64, u64)>> {
         let pointer = match self.stub.pointer() {
-            Err(error) if error.is_gone() => return self.pointer_of_removed(error),
+            Err(error) if error.is_gone() => return self.pointer_of_removed(node, error),
             pointer => pointer?,
         };
         let mut state = self.held.state.lock();
@@ -128,30 +128,33 @@ impl File {
         })
     }
 
-    /// A removed file has the layout in memory.
-    fn pointer_of_removed(&self, gone: Error) -> Result<Option<(u64, u64)>> {
+    /// A removed file has the layout in memory. It has no objects any more if this node was over since.
+    fn pointer_of_removed(&self, node: Node, gone: Error) -> Result<Option<(u64, u64)>> {
         let mut state = self.held.state.lock();
-        let loaded = state.loaded.ok_or(gone)?;
+        let loaded = state.loaded.filter(|_| state.was_used_by(node)).ok_or(gone)?;
         state.removed = true;
         Ok(Some(loaded).filter(|(generation, _)| *generation > 0))
     }
 
     /// As `pointer_of_removed`, for the record of a generation. One after the loaded one is absent, unless the table names
     /// it, from a change before the removal.
-    fn record_of_removed(&self, generation: u64, gone: Error) -> Result<Option<Record>> {
+    fn record_of_removed(&self, node: Node, generation: u64, gone: Error) -> Result<Option<Record>> {
         let record = self.loaded_record(generation);
         let mut state = self.held.state.lock();
+        if !state.was_used_by(node) {
+            return Err(gone);
+        }
         let is_absent = state.removed && state.loaded.is_some_and(|(of, _)| of < generation);
         state.removed |= record.is_some();
         if record.is_some() || is_absent { Ok(record) } else { Err(gone) }
     }
 
-    fn find_record(&self, generation: u64) -> Result<Option<(u64, u64)>> {
+    fn find_record(&self, node: Node, generation: u64) -> Result<Option<(u64, u64)>> {
         let plain = self.held.state.lock().plain.clone().filter(|layout| layout.generation == generation);
         let record = match plain {
             Some(layout) => Some(Record { stamp: 0, layout: Some(layout) }),
             None => match self.stub.record(generation) {
-                Err(error) if error.is_gone() => self.record_of_removed(generation, error)?,
+                Err(error) if error.is_gone() => self.record_of_removed(node, generation, error)?,
                 record => record?,
             },
         };

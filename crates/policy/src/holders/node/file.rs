@@ -226,17 +226,19 @@ impl File {
         self.refused = 0;
     }
 
-    /// Ends all holds and tasks; a claim ends in the table.
+    /// Ends all rights and tasks; a claim ends in the table. While the file is open, its hold keeps the objects.
     pub(super) fn gone(&mut self) {
-        let released = self.hold.take().map(|hold| Lowered { number: hold.number, mode: None, generation: None });
+        let kept = self.hold.filter(|_| self.handles > 0).map(|hold| Hold { mode: Mode::Open, ..hold });
+        let mode = kept.map(|hold| hold.mode);
+        let lowered = self.hold.map(|hold| Lowered { number: hold.number, mode, generation: None });
         self.task = match self.task {
             Task::Claim(_, claiming) | Task::Check(_, claiming) if claiming.granted => {
                 Task::Claim(Stage::Finish, Claiming { made: false, settled: false, ..claiming })
             }
             _ => Task::Idle,
         };
-        let (handles, closed, owes) = (self.handles, self.closed, released.or(self.owes));
-        *self = File { handles, closed, owes, task: self.task, ..File::default() };
+        let (handles, closed, owes) = (self.handles, self.closed, lowered.or(self.owes));
+        *self = File { handles, closed, owes, task: self.task, hold: kept, shown: mode, ..File::default() };
     }
 
     pub(super) fn recalled(&mut self, number: u64, mode: Mode) {

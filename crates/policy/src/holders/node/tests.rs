@@ -176,7 +176,7 @@ fn recalls_in_the_order_of_the_closes_release_more_and_more_files() {
 }
 
 #[test]
-fn an_inode_that_is_gone_ends_its_search_and_leaves_nothing_in_the_table() {
+fn an_inode_that_is_gone_ends_its_search_and_leaves_an_open_hold_until_the_close() {
     let now = Time::from_secs(100);
     let (mut holder, mut table) = joined(now);
     holder.handle(now, Event::Opened(KEY));
@@ -185,9 +185,13 @@ fn an_inode_that_is_gone_ends_its_search_and_leaves_nothing_in_the_table() {
     assert!(holder.is_busy(KEY) && !table.is_empty());
     holder.handle(now, Event::Gone(KEY));
     assert_eq!(exchange(&mut holder, &mut table, now), []);
-    assert!(!holder.is_busy(KEY) && table.is_empty());
+    assert!(!holder.is_busy(KEY));
+    assert_eq!((holder.mode(KEY), table.holders(KEY)), (Some(Mode::Open), 1), "it keeps the objects");
     holder.handle(now, Event::Closed(KEY));
-    assert!(holder.holds_nothing());
+    assert_eq!(exchange(&mut holder, &mut table, now), step(Step::Drain));
+    holder.handle(now, Event::Done(KEY, true));
+    exchange(&mut holder, &mut table, now);
+    assert!(holder.holds_nothing() && table.is_empty());
     // A claim ends, too.
     holder.handle(now, Event::Want(KEY, Use::Change));
     exchange(&mut holder, &mut table, now);
