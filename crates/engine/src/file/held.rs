@@ -367,9 +367,10 @@ impl File {
         Ok(())
     }
 
-    /// Whether another node has the file open, or may have it. The caller has removed its last name.
-    pub fn is_held_elsewhere(&self) -> bool {
-        self.holds().is_some_and(|holds| holds.has_other_holders(self.key()))
+    /// Whether another node has the file open, or may have it. Waits at most so long for those that have closed it. The
+    /// caller has removed its last name.
+    pub fn is_held_elsewhere(&self, patience: Duration) -> bool {
+        self.holds().is_some_and(|holds| holds.has_other_holders(self.key(), patience))
     }
 
     /// Settles the file if a node that is over has left a claim or a size: an exclusive hold is granted only then.

@@ -37,6 +37,9 @@ const ELSEWHERE_MAX: usize = 1024;
 /// Pause before the other users of a file are looked for again. A guess: each look costs a request to the state store.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// Wait at the first look for nodes that have closed the file and still hold it. A guess: a recall takes milliseconds.
+const PATIENCE: Duration = Duration::from_millis(200);
+
 /// Makes a removal of a name durable.
 type MakeDurable<T> = dyn Fn(&T) -> io::Result<()> + Send + Sync;
 
@@ -44,8 +47,8 @@ type MakeDurable<T> = dyn Fn(&T) -> io::Result<()> + Send + Sync;
 pub struct Steps<T> {
     /// Makes the removal of the name durable, and all removals before it.
     pub sync: Box<MakeDurable<T>>,
-    /// Removes the objects, or returns the file if another node may use it.
-    pub remove: Box<dyn Fn(T) -> Option<T> + Send + Sync>,
+    /// Removes the objects, or returns the file if another node may use it after so long.
+    pub remove: Box<dyn Fn(T, Duration) -> Option<T> + Send + Sync>,
 }
 
 /// Queue of files whose objects are to be removed.
@@ -60,8 +63,8 @@ pub struct Removal<T> {
 struct State<T> {
     /// Files whose removal is not durable yet, each with its user.
     waiting: Vec<(u32, T)>,
-    /// Files whose objects may be removed.
-    durable: VecDeque<(u32, T)>,
+    /// Files whose objects may be removed, and the wait for other nodes.
+    durable: VecDeque<(u32, T, Duration)>,
     /// Files that other nodes may use.
     elsewhere: Vec<(u32, T)>,
     /// Shares of the first two queues, and of removals under way.
@@ -120,7 +123,7 @@ impl<T: Send + 'static> Removal<T> {
         let mut state = self.state.lock();
         state.held.force(uid, 1);
         if durable {
-            state.durable.push_back((uid, removed));
+            state.durable.push_back((uid, removed, PATIENCE));
             return self.begin_removal(state);
         }
         state.waiting.push((uid, removed));
@@ -146,7 +149,7 @@ impl<T: Send + 'static> Removal<T> {
             let mut state = self.state.lock();
             match synced {
                 Ok(()) => {
-                    state.durable.extend(all);
+                    state.durable.extend(all.into_iter().map(|(uid, removed)| (uid, removed, PATIENCE)));
                     self.begin_removal(state);
                 }
                 Err(error) => {
@@ -179,8 +182,8 @@ impl<T: Send + 'static> Removal<T> {
     /// Removes objects until none may be removed.
     fn remove_all(self: &Arc<Self>) {
         let mut state = self.state.lock();
-        while let Some((uid, removed)) = state.durable.pop_front() {
-            let used = MutexGuard::unlocked(&mut state, || (self.steps.remove)(removed));
+        while let Some((uid, removed, patience)) = state.durable.pop_front() {
+            let used = MutexGuard::unlocked(&mut state, || (self.steps.remove)(removed, patience));
             state.held.give_back(uid, 1);
             self.went.notify_all();
             let Some(used) = used else { continue };
@@ -206,7 +209,7 @@ impl<T: Send + 'static> Removal<T> {
         let mut state = self.state.lock();
         let all = std::mem::take(&mut state.elsewhere);
         all.iter().for_each(|(uid, _)| state.held.force(*uid, 1));
-        state.durable.extend(all);
+        state.durable.extend(all.into_iter().map(|(uid, removed)| (uid, removed, Duration::ZERO)));
         self.begin_removal(state);
     }
 }
@@ -240,7 +243,7 @@ mod tests {
                 synced.lock().push("sync".to_string());
                 if fails.load(Ordering::SeqCst) { Err(io::Error::other("no")) } else { Ok(()) }
             }),
-            remove: Box::new(move |n| {
+            remove: Box::new(move |n, _| {
                 removed.lock().push(n.to_string());
                 None
             }),
@@ -278,7 +281,7 @@ mod tests {
         let count = removed.clone();
         let steps = Steps {
             sync: Box::new(|_: &u32| Ok(())),
-            remove: Box::new(move |_| {
+            remove: Box::new(move |_, _| {
                 drop(passes.read());
                 count.fetch_add(1, Ordering::SeqCst);
                 None
@@ -314,7 +317,7 @@ mod tests {
         let used = uses.clone();
         let steps = Steps {
             sync: Box::new(|_: &u32| Ok(())),
-            remove: Box::new(move |n| {
+            remove: Box::new(move |n, _| {
                 asked.send(n).expect("the test is there");
                 Some(n).filter(|_| used.load(Ordering::SeqCst))
             }),

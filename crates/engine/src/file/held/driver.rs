@@ -164,14 +164,20 @@ impl Holds {
         self.port.ask(caller, request).map(drop)
     }
 
-    /// Whether another node holds a file, or may hold it. Nodes that do not use it any more release it.
-    pub(super) fn has_other_holders(&self, key: u64) -> bool {
-        match self.request(&Request::OtherHolders { key }) {
-            Ok((_, Answer::Recall { nodes, mode })) => {
-                nodes.into_iter().for_each(|(node, number)| self.port.recall(node, key, number, mode));
-                true
+    /// Whether another node holds a file, or may hold it. Waits at most so long for nodes that do not use it any more.
+    pub(super) fn has_other_holders(&self, key: u64, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        loop {
+            match self.request(&Request::OtherHolders { key }) {
+                Ok((_, Answer::Recall { nodes, mode })) => {
+                    nodes.into_iter().for_each(|(node, number)| self.port.recall(node, key, number, mode));
+                }
+                answer => return !matches!(answer, Ok((_, Answer::Done))),
             }
-            answer => !matches!(answer, Ok((_, Answer::Done))),
+            if Instant::now() >= until {
+                return true;
+            }
+            std::thread::sleep(STEP_AGAIN);
         }
     }
 
