@@ -28,8 +28,17 @@ pub struct Known {
     name: String,
     bytes: Vec<u8>,
     doubt: Option<Doubt>,
+    kept: Option<Kept>,
     renames: u64,
     steps: Vec<String>,
+}
+
+/// Handle of one node, which goes on after another has replaced the file.
+struct Kept {
+    file: File,
+    node: String,
+    /// Content of the file when it was replaced.
+    replaced: Option<Vec<u8>>,
 }
 
 /// Possible states after a failed call.
@@ -88,6 +97,7 @@ impl Known {
             name: format!("file{number}"),
             bytes: Vec::new(),
             doubt: None,
+            kept: None,
             renames: 0,
             steps: Vec::new(),
         };
@@ -116,11 +126,16 @@ impl Known {
                 Err(Trouble::Wrong(what)) => return Err(self.shown(node, &what)),
             }
         }
+        self.read_kept(random).map_err(|what| self.shown(node, &what))?;
         let step = self.choose(random);
         let words = step.shown();
         match self.carry(node, &step) {
             Ok(()) => {
                 self.note(node, &words, "done");
+                if matches!(step, Step::Read { .. }) && self.kept.is_none() {
+                    let file = File::open(self.path(node)).ok();
+                    self.kept = file.map(|file| Kept { file, node: node.name(), replaced: None });
+                }
                 self.done(step);
                 Ok(None)
             }
@@ -135,6 +150,28 @@ impl Known {
                 Err(self.shown(node, &what))
             }
         }
+    }
+
+    /// Checks the replaced file that a node still has open, and closes it now and then. A node that was over may fail.
+    fn read_kept(&mut self, random: &mut Random) -> std::result::Result<(), String> {
+        let Some(Kept { file, node, replaced: Some(wanted) }) = &self.kept else { return Ok(()) };
+        let mut read = vec![0; wanted.len() + 1];
+        let mut done = 0;
+        while done < read.len() {
+            match file.read_at(&mut read[done..], done as u64) {
+                Ok(0) => break,
+                Ok(len) => done += len,
+                Err(_) => {
+                    self.kept = None;
+                    return Ok(());
+                }
+            }
+        }
+        if read[..done] != wanted[..] {
+            return Err(format!("replaced, open on {node}: {}", differs(&read[..done], wanted, 0)));
+        }
+        self.kept = self.kept.take().filter(|_| random.below(4) > 0);
+        Ok(())
     }
 
     /// Checks that the whole file is as expected on a node that answers.
@@ -201,11 +238,20 @@ impl Known {
     fn done(&mut self, step: Step) {
         match step {
             Step::Rename(to) => (self.name, self.renames) = (to, self.renames + 1),
+            Step::Replace(bytes) => {
+                let old = std::mem::replace(&mut self.bytes, bytes);
+                if let Some(Kept { replaced: replaced @ None, .. }) = &mut self.kept {
+                    *replaced = Some(old);
+                }
+            }
             other => self.bytes = other.applied(&self.bytes),
         }
     }
 
     fn doubt_of(&mut self, step: Step) -> Option<Doubt> {
+        if matches!(step, Step::Replace(_)) {
+            self.kept = None;
+        }
         match step {
             Step::Read { .. } => None,
             Step::Rename(to) => {
