@@ -154,7 +154,7 @@ impl Scenario {
             Step::Drain | Step::Change(_) => true,
             Step::Publish { .. } | Step::SettleFromObjects(_) => false,
             Step::Tidy(_) | Step::Whole => faults.freezes + faults.short == 0,
-            Step::Settle if self.defers() && faults.partitions > 0 => false,
+            Step::Settle if faults.partitions > 0 && self.only_settles_later() => false,
             Step::Point(_) | Step::Settle => faults.freezes + faults.crashes == 0,
             Step::Pointer | Step::Look(_) | Step::List => {
                 faults.partitions + faults.freezes + faults.returns + faults.short == 0
@@ -166,9 +166,10 @@ impl Scenario {
         self.programs.iter().flat_map(|program| program.iter())
     }
 
-    /// Whether sizes are set later than their bytes.
-    fn defers(&self) -> bool {
-        self.ops().any(|op| matches!(op, Op::Write { later: true, .. } | Op::Append { later: true, .. }))
+    /// Whether a step of its own sets sizes, and no close.
+    fn only_settles_later(&self) -> bool {
+        let later = |op: &Op| matches!(op, Op::Write { later: true, .. } | Op::Append { later: true, .. });
+        self.ops().any(later) && !self.ops().any(|op| matches!(op, Op::Close { .. }))
     }
 
     /// Whether a file is created.
