@@ -2,7 +2,7 @@
 //!
 //! Each returns a layout of the next generation with its reason in the history, or an error. None touches an object.
 
-use super::{Layout, LayoutError, Mirror, MirrorState, Object, ObjectState, Position, Reason, Segment};
+use super::{Layout, LayoutError, MirrorState, Object, ObjectState, Position, Reason, Segment};
 use crate::time::Time;
 use std::fmt;
 
@@ -40,26 +40,6 @@ impl std::error::Error for VerbError {}
 pub type Verb = Result<Layout, VerbError>;
 
 impl Layout {
-    /// Adds another complete copy.
-    pub fn add_mirror(&self, mirror: Mirror, at: Time, reason: Reason) -> Verb {
-        self.changed(at, reason, |new| {
-            new.mirrors.push(mirror);
-            Ok(())
-        })
-    }
-
-    /// Drops a copy. Refuses the last one in sync.
-    pub fn drop_mirror(&self, mirror: usize, at: Time, reason: Reason) -> Verb {
-        let gone = self.mirrors.get(mirror).ok_or(VerbError::NoSuchPosition(place(mirror, 0, 0)))?;
-        if gone.state == MirrorState::InSync && self.in_sync_count() == 1 {
-            return Err(VerbError::LastInSync);
-        }
-        self.changed(at, reason, |new| {
-            new.mirrors.remove(mirror);
-            Ok(())
-        })
-    }
-
     /// Sets whether a copy is in sync. Refuses to make the last one stale.
     pub fn set_mirror_state(&self, mirror: usize, state: MirrorState, at: Time, reason: Reason) -> Verb {
         let old = self.mirrors.get(mirror).ok_or(VerbError::NoSuchPosition(place(mirror, 0, 0)))?;
@@ -110,16 +90,6 @@ impl Layout {
         })
     }
 
-    /// Replaces the objects of a segment and, if wanted, its stripe size and count. Its range stays.
-    pub fn move_segment(&self, mirror: usize, segment: usize, to: Segment, at: Time, reason: Reason) -> Verb {
-        self.changed(at, reason, |new| {
-            let old = new.mirrors.get_mut(mirror).and_then(|m| m.segments.get_mut(segment));
-            let old = old.ok_or(VerbError::NoSuchPosition(place(mirror, segment, 0)))?;
-            *old = Segment { start: old.start, end: old.end, ..to };
-            Ok(())
-        })
-    }
-
     /// Returns the part of a mirror from `size` on, with the shape of its segment there. `None` if no segment reaches
     /// beyond.
     pub fn part_beyond(&self, mirror: usize, size: u64) -> Option<Segment> {
@@ -166,7 +136,7 @@ fn place(mirror: usize, segment: usize, index: usize) -> Position {
 mod tests {
     use super::*;
     use crate::ids::{ObjectId, TargetId};
-    use crate::layout::{OPEN_END, sample};
+    use crate::layout::{Mirror, OPEN_END, sample};
     use proptest::prelude::*;
 
     const AT: Time = Time(77);
@@ -179,10 +149,6 @@ mod tests {
         Segment { start: 0, end: OPEN_END, stripe_size: 8192, objects: ids.map(object).collect() }
     }
 
-    fn complete_mirror(layout: &Layout) -> Mirror {
-        Mirror { state: MirrorState::InSync, segments: vec![fresh(layout, 2)] }
-    }
-
     /// Checks the effect that all verbs have on the record.
     fn is_next(old: &Layout, new: &Layout, reason: Reason) {
         assert_eq!(new.check(), Ok(()));
@@ -192,28 +158,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_mirror_added_and_dropped_again_leaves_the_others_as_they_were(layout in sample::layouts()) {
-            let wider = layout.add_mirror(complete_mirror(&layout), AT, Reason::MirrorAdded).expect("valid");
-            is_next(&layout, &wider, Reason::MirrorAdded);
-            let last = wider.mirrors.len() - 1;
-            prop_assert_eq!(&wider.mirrors[..last], &layout.mirrors[..]);
-            let back = wider.drop_mirror(last, AT, Reason::MirrorDropped).expect("others are in sync");
-            is_next(&wider, &back, Reason::MirrorDropped);
-            prop_assert_eq!(back.mirrors, layout.mirrors);
-        }
-
-        #[test]
         fn the_last_mirror_in_sync_stays(layout in sample::layouts()) {
             let mut layout = layout;
+            let reason = Reason::MirrorStale(TargetId(1));
             while let Some(n) = layout.mirrors.iter().rposition(|m| m.state == MirrorState::InSync) {
-                let dropped = layout.drop_mirror(n, AT, Reason::MirrorDropped);
-                let stale = layout.set_mirror_state(n, MirrorState::Stale, AT, Reason::MirrorStale(TargetId(1)));
+                let stale = layout.set_mirror_state(n, MirrorState::Stale, AT, reason);
                 if layout.in_sync_count() == 1 {
-                    prop_assert_eq!(dropped, Err(VerbError::LastInSync));
                     prop_assert_eq!(stale, Err(VerbError::LastInSync));
                     break;
                 }
-                layout = dropped.expect("another is in sync");
+                let stale = stale.expect("another is in sync");
+                is_next(&layout, &stale, reason);
+                layout = stale;
             }
         }
 
@@ -239,8 +195,8 @@ mod tests {
             for (n, object) in segments.iter_mut().flat_map(|s| &mut s.objects).enumerate() {
                 object.id = ObjectId(ids + n as u64);
             }
-            let replica = Mirror { state: crate::layout::MirrorState::InSync, segments };
-            let layout = layout.add_mirror(replica, AT, Reason::MirrorAdded).expect("valid");
+            let mut layout = layout;
+            layout.mirrors.push(Mirror { state: MirrorState::InSync, segments });
             let b = layout.mirrors.len() - 1;
             let of_first: Vec<Position> = layout.objects().map(|(at, _)| at).filter(|at| at.mirror == 0).collect();
             let a = *pick.get(&of_first);
@@ -254,17 +210,6 @@ mod tests {
             }
             let again = new.swap_objects(a, b, AT, reason).expect("still alike");
             prop_assert_eq!(again.mirrors, layout.mirrors);
-        }
-
-        #[test]
-        fn a_moved_segment_keeps_its_range(layout in sample::layouts(), pick in any::<prop::sample::Index>()) {
-            let segment = pick.index(layout.mirrors[0].segments.len());
-            let to = fresh(&layout, 3);
-            let new = layout.move_segment(0, segment, to.clone(), AT, Reason::Moved).expect("valid");
-            is_next(&layout, &new, Reason::Moved);
-            let (old, moved) = (&layout.mirrors[0].segments[segment], &new.mirrors[0].segments[segment]);
-            prop_assert_eq!((moved.start, moved.end), (old.start, old.end));
-            prop_assert_eq!((&moved.objects, moved.stripe_size), (&to.objects, to.stripe_size));
         }
 
         #[test]
@@ -288,9 +233,11 @@ mod tests {
             let nowhere = Position { mirror: layout.mirrors.len(), segment: 0, index: 0 };
             let object = *layout.objects().next().expect("every layout has one").1;
             let none = Err(VerbError::NoSuchPosition(nowhere));
-            prop_assert_eq!(&layout.drop_mirror(nowhere.mirror, AT, Reason::MirrorDropped), &none);
+            prop_assert_eq!(&layout.set_mirror_state(nowhere.mirror, MirrorState::InSync, AT, Reason::MirrorAdded), &none);
             prop_assert_eq!(&layout.replace_object(nowhere, object, AT, Reason::Moved), &none);
-            let twice = layout.add_mirror(layout.mirrors[0].clone(), AT, Reason::MirrorAdded);
+            let mut twice = layout;
+            twice.mirrors.push(twice.mirrors[0].clone());
+            let twice = twice.set_mirror_state(0, MirrorState::InSync, AT, Reason::MirrorAdded);
             prop_assert_eq!(twice, Err(VerbError::Invalid(LayoutError::Twice(object.id))));
         }
     }
