@@ -18,7 +18,6 @@ pub use event::{Action, Event, Logged, Verdict};
 
 use super::buffer::{self, Buffer};
 use super::control::Rates;
-use super::queue::App;
 use super::tables::Version;
 use crate::machine::{Log, Machine};
 use crate::throttle::Throttle;
@@ -59,8 +58,6 @@ struct Held {
 /// A checkpoint that is being written.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The application that writes it.
-    pub app: App,
     /// Its version, after its first turn.
     pub version: Option<Version>,
     /// Whether it goes directly to the capacity tier.
@@ -363,8 +360,8 @@ impl Machine for Admission {
             Event::NoRoom { request, write, len, waited } => self.no_room(now, request, write, len, waited),
             Event::Close => self.end_all(Verdict::Closed),
             Event::HandOver => self.hand_over(),
-            Event::Buffer(of @ Of::Arrive { app, request, bytes }) => {
-                self.open.insert(request, arrived(now, app, bytes as u64));
+            Event::Buffer(of @ Of::Arrive { request, bytes, .. }) => {
+                self.open.insert(request, arrived(now, bytes as u64));
                 self.tell(now, of);
             }
             Event::Buffer(of @ (Of::Committed { request, .. } | Of::Abandoned { request })) => {
@@ -393,9 +390,8 @@ impl Machine for Admission {
     }
 }
 
-fn arrived(now: Time, app: App, announced: u64) -> Request {
+fn arrived(now: Time, announced: u64) -> Request {
     Request {
-        app,
         version: None,
         direct: false,
         since: now,

@@ -160,12 +160,6 @@ impl Plan {
             demote: device.demote_min + (device.demote_max - device.demote_min) * share,
         }
     }
-
-    /// Returns the demotion rate in pauses that a period of `period_s` seconds needs: the pauses must empty the buffer.
-    pub fn idle_rate_needed(&self, device: &Device, period_s: f64) -> f64 {
-        let busy: f64 = self.spans.iter().sum();
-        device.capacity / (period_s - busy).max(f64::MIN_POSITIVE)
-    }
 }
 
 #[cfg(test)]
@@ -204,7 +198,8 @@ mod tests {
             assert!(full.is_infinite() == plan.full.is_infinite(), "{dwpp} S");
             assert!(full.is_infinite() || (plan.full / capacity - full).abs() < 1e-4, "{dwpp} S");
             assert!(plan.spans.iter().zip(spans).all(|(got, said)| (got - said).abs() < 0.06), "{:?}", plan.spans);
-            let needed = plan.idle_rate_needed(&Device::default(), 3800.0) / 1e9;
+            let pauses_s = 3800.0 - plan.spans.iter().sum::<f64>();
+            let needed = capacity / pauses_s / 1e9;
             assert!((needed - idle).abs() < 1e-3, "{dwpp} S: {needed}");
             assert!(plan.feasible);
         }

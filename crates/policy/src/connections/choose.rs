@@ -78,18 +78,6 @@ pub struct Use {
     counted: bool,
 }
 
-impl Use {
-    /// Connection that its writes prefer; `None` before the first write.
-    pub fn home(&self) -> Option<ConnectionId> {
-        self.home
-    }
-
-    /// Number of connections that its writes use.
-    pub fn width(&self) -> u16 {
-        self.writes.width.get()
-    }
-}
-
 /// Operations of one direction on an open file.
 #[derive(Clone, Debug, Default)]
 struct Activity {

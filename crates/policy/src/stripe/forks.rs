@@ -100,11 +100,6 @@ impl Planner {
         Planner { parameters, granularity_bytes: granularity_bytes.max(1), slowest }
     }
 
-    /// Returns the parameters of the devices.
-    pub fn parameters(&self) -> &Parameters {
-        &self.parameters
-    }
-
     fn at(&self, class: &Class, shape: &Shape) -> (Parameters, u32) {
         let request_blocks = class.bytes / BLOCK_BYTES;
         let devices = shape.devices.clamp(1, self.parameters.devices);

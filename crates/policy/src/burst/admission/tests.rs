@@ -3,6 +3,7 @@
 use super::*;
 use crate::burst::buffer::{Event as Of, Scheme};
 use crate::burst::control::Device;
+use crate::burst::queue::App;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

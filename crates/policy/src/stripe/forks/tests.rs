@@ -24,7 +24,7 @@ fn a_request_spans_what_its_bytes_need() {
 fn one_class_gets_what_the_model_says() {
     for (rate, kib) in [(2.0, 1024), (150.0, 32), (20.0, 512)] {
         let planner = planner(8);
-        let at = Parameters { rate, request_blocks: kib as f64 / 4.0, ..*planner.parameters() };
+        let at = Parameters { rate, request_blocks: kib as f64 / 4.0, ..planner.parameters };
         let (shape, found) = planner.best_beside(&[class(rate, kib)], &[], &WIDTHS, OtherLoad::default()).unwrap();
         let widths = WIDTHS.map(|width| (at.predict(width).request_s, width));
         let best = widths.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
