@@ -4,10 +4,11 @@
 use super::Core;
 use super::maintenance::Maintenance;
 use super::memory::Trimmer;
-use super::rebuild::{self, Away, Rebuilt};
+use super::rebuild::{self, Rebuilt};
 use super::walk::walk;
 use crate::Error;
 use crate::adapt::Replicas;
+use crate::control::answers::FilesAway;
 use engine::events::{self, Events, Kind};
 use engine::file::{Event, File, Observer};
 use engine::mover::{DrainProgress, said};
@@ -35,7 +36,7 @@ pub struct Background {
     /// Targets that are being drained.
     drains: Mutex<BTreeMap<TargetId, DrainProgress>>,
     /// Files that could not be read at the end of the last walk for rebuilding.
-    away: Mutex<Away>,
+    away: Mutex<FilesAway>,
     memory: Mutex<Trimmer>,
 }
 
@@ -125,7 +126,7 @@ impl Background {
     }
 
     /// Files that could not be read at the last walk.
-    pub(super) fn away(&self) -> Away {
+    pub(super) fn away(&self) -> FilesAway {
         *self.away.lock()
     }
 

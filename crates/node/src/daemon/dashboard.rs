@@ -112,13 +112,8 @@ impl Core {
     }
 
     fn drains(&self) -> Vec<Drain> {
-        let one = |(id, far): (policy::TargetId, engine::mover::DrainProgress)| Drain {
-            target: layout::name_of(self, id),
-            files: far.files,
-            left: far.left,
-            busy: far.busy,
-        };
-        self.background.drains().into_iter().map(one).collect()
+        let drains = self.background.drains().into_iter();
+        drains.map(|(id, progress)| Drain { target: layout::name_of(self, id), progress }).collect()
     }
 
     fn newest_events(&self, with_names: bool) -> Vec<Event> {

@@ -20,6 +20,7 @@ pub(super) use counts::Counts;
 
 use super::Core;
 use crate::control::QuotaOf;
+use crate::control::answers::QuotaCounts;
 use crate::{Error, Result};
 use engine::events::Event as VolumeEvent;
 use meta::quota::{Account, Quotas};
@@ -176,7 +177,8 @@ impl Keeper {
             let of = book.machine.limits(*subject)?.of;
             Some((of, entry.account.used()?))
         });
-        let mut counts = Counts { limits: book.entries.len(), over, expired, ..Counts::default() };
+        let subjects = QuotaCounts { limits: book.entries.len(), over, expired, full: 0 };
+        let mut counts = Counts { subjects, ..Counts::default() };
         limited.for_each(|(limits, used)| counts.add(limits, used));
         counts
     }

@@ -6,6 +6,7 @@
 //! recovers them from their source. For the input of waiting jobs, `jobs::availability` does so.
 
 use super::walk::walk;
+use crate::control::answers::FilesAway;
 use crate::{Error, Result};
 use engine::durable_names::DurableNames;
 use engine::file::{File, FileTable, targets_of};
@@ -34,18 +35,9 @@ pub(super) struct Rebuilt {
     /// Reason of the first failure.
     pub why: Option<String>,
     /// Files that cannot be read while their targets are away.
-    pub away: Away,
+    pub away: FilesAway,
     /// Files that are left to the next pass, because the more urgent ones reached the maximum of a pass.
     pub left_out: u64,
-}
-
-/// Files without a mirror that can be read, and without a source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Away {
-    /// Number of files.
-    pub files: u64,
-    /// Sum of their sizes.
-    pub bytes: u64,
 }
 
 impl Rebuilt {

@@ -81,10 +81,10 @@ impl Core {
         let fullest = Resource::ALL.map(|of| (vec![of.to_string()], *quotas.fullest.of(of)));
         vec![
             Gauge::new(Level::OrdersKept, self.volume.orders_kept() as f64),
-            Gauge::new(Level::QuotaLimits, quotas.limits as f64),
-            Gauge::new(Level::QuotaOver, quotas.over as f64),
-            Gauge::new(Level::QuotaExpired, quotas.expired as f64),
-            Gauge::new(Level::QuotaFull, quotas.full as f64),
+            Gauge::new(Level::QuotaLimits, quotas.subjects.limits as f64),
+            Gauge::new(Level::QuotaOver, quotas.subjects.over as f64),
+            Gauge::new(Level::QuotaExpired, quotas.subjects.expired as f64),
+            Gauge::new(Level::QuotaFull, quotas.subjects.full as f64),
             Gauge { of: Level::QuotaFullest, values: fullest.to_vec() },
             Gauge::new(Level::QuotaRefused, self.quotas.refused() as f64),
             Gauge::new(Level::Uptime, self.started.elapsed().as_secs_f64()),

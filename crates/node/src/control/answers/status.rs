@@ -122,9 +122,13 @@ pub struct Repair {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QuotaCounts {
+    /// Subjects that have limits.
     pub limits: usize,
+    /// Subjects over a soft limit.
     pub over: usize,
+    /// Subjects over a soft limit whose grace has ended.
     pub expired: usize,
+    /// Subjects that have reached a hard limit.
     pub full: usize,
 }
 
@@ -189,11 +193,12 @@ pub struct HotSegment {
     pub tier: String,
 }
 
-/// Sums of files that cannot be read.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// Files without a mirror that can be read, and without a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FilesAway {
     pub files: u64,
+    /// Sum of their sizes.
     pub bytes: u64,
 }
 

@@ -3,6 +3,7 @@
 use super::rates::Rate;
 use crate::control::answers::{Burst, Facts, Heat, Layout, MoverCounts, Node, Target, Tier};
 use engine::events::Event;
+use engine::mover::DrainProgress;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -87,9 +88,8 @@ pub struct Move {
 #[derive(Clone, Debug, Serialize)]
 pub struct Drain {
     pub target: String,
-    pub files: u64,
-    pub left: u64,
-    pub busy: u64,
+    #[serde(flatten)]
+    pub progress: DrainProgress,
 }
 
 /// The burst buffer.

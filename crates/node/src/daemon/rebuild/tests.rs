@@ -94,9 +94,9 @@ fn files_without_a_mirror_that_can_be_read_are_counted() {
     }
     let order = |order: Order| m.volume.targets().all().iter().for_each(|target| m.order(target.id(), order));
     order(Order::Fail);
-    assert_eq!(m.pass().away, Away { files: 3, bytes: 3 * SIZE as u64 });
+    assert_eq!(m.pass().away, FilesAway { files: 3, bytes: 3 * SIZE as u64 });
     order(Order::Restore);
-    assert_eq!(m.pass().away, Away::default());
+    assert_eq!(m.pass().away, FilesAway::default());
 }
 
 /// [S-185]

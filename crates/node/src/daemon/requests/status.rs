@@ -2,7 +2,7 @@
 
 use super::in_time::in_time;
 use super::{node, target};
-use crate::control::answers::{Facts, FilesAway, Mover, MoverCounts, Note, QuotaCounts, Repair, Stats, Status};
+use crate::control::answers::{Facts, Mover, MoverCounts, Note, Repair, Stats, Status};
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use engine::mover::{Phase, ProgressEntry};
@@ -28,7 +28,7 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
         Some(Err(error)) => (None, Some(error.to_string())),
         None => (None, Some(format!("it did not answer within {} s", deadline.as_secs_f32()))),
     };
-    let super::quotas::Counts { limits, over, expired, full, .. } = core.quotas.counts();
+    let quotas = core.quotas.counts().subjects;
     let away = core.background.away();
     let mut tiering = core.adapt.status_of_tiers();
     let mut hot: Vec<_> = tiering.iter_mut().flat_map(|t| &mut t.counts).flat_map(|counts| &mut counts.hot).collect();
@@ -48,7 +48,7 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
         garbage_objects,
         repair: repair(core),
         cache: core.pool.cache.get().map(|cache| cache.counts()),
-        quotas: (limits > 0).then_some(QuotaCounts { limits, over, expired, full }),
+        quotas: (quotas.limits > 0).then_some(quotas),
         stripes: core.adapt.status_of_stripes(),
         tiering,
     };
@@ -62,7 +62,7 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Status, Problem> {
         mover: mover(core, lately, &names, caller.is_operator()),
         // Without the leader's answer, the rest of the status is still shown.
         burst: core.adapt.burst().map(|burst| burst.status_of_all(caller)),
-        away: (away.files > 0).then_some(FilesAway { files: away.files, bytes: away.bytes }),
+        away: (away.files > 0).then_some(away),
         left: core.unclean.status(),
         events: news(core),
         file: std::path::absolute(&core.volume.config().file).ok(),
