@@ -59,10 +59,6 @@ fn is_here(core: &Core, target: TargetId) -> bool {
     core.volume.targets().get(target).is_some_and(|target| target.reach() == Reach::Here)
 }
 
-fn name_of(core: &Core, target: TargetId) -> String {
-    core.volume.targets().get(target).map_or(target.to_string(), |target| target.name().to_string())
-}
-
 impl Background {
     pub(super) fn new(stats: Arc<Stats>, events: Arc<Events>, maintenance: Arc<Maintenance>) -> Arc<Background> {
         Arc::new(Background {
@@ -85,12 +81,11 @@ impl Background {
     pub(super) fn start(self: &Arc<Background>, core: &Arc<Core>) {
         let (listener, weak) = (self.clone(), Arc::downgrade(core));
         core.volume.targets().on_change(move |change| {
-            let core = weak.upgrade();
-            let name = core.as_ref().map_or(change.target.to_string(), |core| name_of(core, change.target));
+            let name = change.name.clone();
             let what = format!("target {name} is {} (it was {}): {}", change.to, change.from, change.reason);
             let event = events::Event::for_all(Kind::Target, what);
             listener.events.record(events::Event { target: Some(name), ..event });
-            let Some(core) = core else { return };
+            let Some(core) = weak.upgrade() else { return };
             match change.to {
                 State::Ok => {
                     listener.maintenance.due(Task::Garbage(change.target), Duration::ZERO);
@@ -162,7 +157,7 @@ impl Background {
             self.drains.lock().insert(target, *progress);
         };
         let drained = core.mover.drain(target, || walk(&core.volume, &core.files), report);
-        let name = name_of(core, target);
+        let name = core.volume.targets().name_of(target);
         let event = match drained {
             Ok(done) => {
                 let what = format!("target {name} is empty: {} files moved", done.files);

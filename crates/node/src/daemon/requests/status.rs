@@ -108,7 +108,7 @@ fn mover(core: &Core, all: Vec<ProgressEntry>, names: &BTreeMap<String, String>,
         format!("{} of {file}: {} of at most {} bytes copied", m.verb, m.done_bytes, m.total_bytes)
     });
     let drains = core.background.drains().into_iter().map(|(target, p)| {
-        let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
+        let name = core.volume.targets().name_of(target);
         format!("drain of {name}: {} files moved, {} left in this round, {} of them in use", p.files, p.left, p.busy)
     });
     let counts = MoverCounts {
