@@ -36,6 +36,7 @@ pub use config::{Config, Keeping, TargetConfig};
 pub use edit::set_device;
 pub use joining::{NODE_FORMAT, had_nodes, nodes_directory};
 pub use keys::Key;
+pub use open::Found;
 pub use problem::{Problem, Problems};
 pub use real_paths::real_paths;
 pub use roster::Followed;

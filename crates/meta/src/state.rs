@@ -46,6 +46,13 @@ pub struct TargetRecord {
     pub ordered_ms: u64,
 }
 
+impl TargetRecord {
+    /// Record of a new target.
+    pub fn new(id: TargetId, name: &str) -> TargetRecord {
+        TargetRecord { id, name: name.to_owned(), state: TargetState::Ok, by_operator: false, ordered_ms: 0 }
+    }
+}
+
 /// A target's state in the store after an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remembered {

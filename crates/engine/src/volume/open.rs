@@ -187,14 +187,24 @@ fn close_to_others(state_dir: &std::path::Path) -> Result<()> {
 }
 
 /// Where a target is, before its medium is made.
-pub(super) enum Found<'a> {
+pub enum Found<'a> {
+    /// In this directory.
     Directory(&'a Path),
+    /// On file servers.
     Server(Box<dyn FileServer>),
     /// Its place is unknown.
     Away,
 }
 
 impl<'a> Found<'a> {
+    /// Finds the place that the configuration names. The error is a cause for people.
+    pub fn at(keeping: &'a Keeping, servers: &dyn FileServers) -> Result<Found<'a>, String> {
+        match keeping {
+            Keeping::Directory(path) => Ok(Found::Directory(path)),
+            Keeping::Servers(connections) => servers.reach(connections).map(Found::Server),
+        }
+    }
+
     fn reach(
         config: &Config,
         target: &'a TargetConfig,
@@ -205,15 +215,13 @@ impl<'a> Found<'a> {
         if !target.is_on(&host::name()) {
             return Ok(Found::Away);
         }
-        let connections = match &target.keeping {
-            Keeping::Directory(path) => return Ok(Found::Directory(path)),
-            Keeping::Servers(connections) => connections,
-        };
-        match servers.reach(connections) {
-            Ok(server) => {
-                let found = server.root().map_err(IdentityError::Io).and_then(Identity::read_at);
-                check::found_on(config, target, found, volume, known)?;
-                Ok(Found::Server(server))
+        match Found::at(&target.keeping, servers) {
+            Ok(found) => {
+                // Directories were checked before.
+                if matches!(found, Found::Server(_)) {
+                    check::found_on(config, target, found.identity(), volume, known)?;
+                }
+                Ok(found)
             }
             Err(cause) if known.iter().any(|record| record.name == target.name) => {
                 tracing::error!("target {} cannot be reached, and is failed: {cause}", target.name);
@@ -237,7 +245,13 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn medium(self, identity: Identity) -> Arc<dyn Medium> {
+    /// Reads the identity of the target there.
+    pub fn identity(&self) -> Result<Identity, IdentityError> {
+        Identity::read_at(self.root()?)
+    }
+
+    /// The medium of the target there.
+    pub fn medium(self, identity: Identity) -> Arc<dyn Medium> {
         match self {
             Found::Directory(path) => Arc::new(DirectoryMedium::new(path, identity)),
             Found::Server(server) => server.medium(identity),
@@ -264,7 +278,7 @@ pub(super) fn format_target(
     let identity = Identity { volume, target: number, name: name.to_owned() };
     DirectoryMedium::format_at(&root, &identity).map_err(unusable)?;
     state.remember_target(number, name).map_err(failed)?;
-    Ok(TargetRecord { id: number, name: name.to_owned(), state: target::State::Ok, by_operator: false, ordered_ms: 0 })
+    Ok(TargetRecord::new(number, name))
 }
 
 pub(super) fn spec(tier: u8, found: Found<'_>, record: &TargetRecord, volume: VolumeId) -> TargetSpec {

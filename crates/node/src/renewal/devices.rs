@@ -1,12 +1,12 @@
 //! Facts about a volume's state on its targets: their numbers, and the epochs that they have seen.
 
-use engine::volume::{Config, FileServers, Keeping, Problems, TargetConfig, VolumeId, found_on, real_paths};
+use engine::volume::{Config, FileServers, Found, Keeping, Problems, TargetConfig, VolumeId, found_on, real_paths};
+use meta::state::TargetRecord;
 use object::host;
-use object::target::{DirectoryMedium, Identity, IdentityError, Medium};
+use object::target::{IdentityError, Medium};
 use policy::{ObjectId, TargetId};
 use rustix::io::Errno;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Result of a look at one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,23 +63,6 @@ pub fn look(config: &Config, servers: &dyn FileServers, volume: VolumeId) -> Res
     Ok(all)
 }
 
-type Reached = (Result<Identity, IdentityError>, Box<dyn FnOnce(Identity) -> Arc<dyn Medium>>);
-
-fn reach(target: &TargetConfig, servers: &dyn FileServers) -> Result<Reached, String> {
-    match &target.keeping {
-        Keeping::Directory(path) => {
-            let directory = path.clone();
-            let medium = move |identity| Arc::new(DirectoryMedium::new(&directory, identity)) as Arc<dyn Medium>;
-            Ok((Identity::read(path), Box::new(medium)))
-        }
-        Keeping::Servers(connections) => {
-            let server = servers.reach(connections)?;
-            let found = server.root().map_err(IdentityError::Io).and_then(Identity::read_at);
-            Ok((found, Box::new(move |identity| server.medium(identity))))
-        }
-    }
-}
-
 fn look_at(
     config: &Config,
     target: &TargetConfig,
@@ -87,11 +70,11 @@ fn look_at(
     volume: VolumeId,
 ) -> Result<TargetState, Problems> {
     let away = |why: String, id| Ok(TargetState::Away { why, id });
-    let (found, medium) = match reach(target, servers) {
-        Ok(reached) => reached,
+    let place = match Found::at(&target.keeping, servers) {
+        Ok(place) => place,
         Err(why) => return away(why, None),
     };
-    let identity = match found {
+    let identity = match place.identity() {
         Err(IdentityError::Missing) => {
             return away(
                 "there is no `target.id`: its device may not be mounted, or it never was a target".into(),
@@ -100,14 +83,7 @@ fn look_at(
         }
         Err(error @ IdentityError::Io(_)) => return away(error.to_string(), None),
         found => {
-            let known = found.iter().map(|found| meta::state::TargetRecord {
-                id: found.target,
-                name: found.name.clone(),
-                state: object::target::State::Ok,
-                by_operator: false,
-                ordered_ms: 0,
-            });
-            let known: Vec<_> = known.collect();
+            let known: Vec<_> = found.iter().map(|found| TargetRecord::new(found.target, &found.name)).collect();
             found_on(config, target, found.clone(), volume, &known)?;
             match found {
                 Ok(identity) => identity,
@@ -116,7 +92,7 @@ fn look_at(
         }
     };
     let id = identity.target;
-    match numbers(&*medium(identity)) {
+    match numbers(&*place.medium(identity)) {
         Ok((epoch, objects)) => Ok(TargetState::Here { id, epoch, objects }),
         Err(errno) => away(format!("its contents cannot be read: {errno}"), Some(id)),
     }

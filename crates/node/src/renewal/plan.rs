@@ -141,8 +141,7 @@ impl Planning<'_> {
     }
 
     fn put(&mut self, name: &str, id: TargetId, state: State) {
-        let record =
-            TargetRecord { id, name: name.to_owned(), state, by_operator: state == State::Failed, ordered_ms: 0 };
+        let record = TargetRecord { state, by_operator: state == State::Failed, ..TargetRecord::new(id, name) };
         if let Some(other) = self.numbers.insert(id, record) {
             let mend = "One of the two is a copy, or its number is wrong: correct `path` in volume.toml, or `--number`";
             self.refuse(format!("\"{}\" and \"{name}\" are both target number {id}", other.name), mend);
