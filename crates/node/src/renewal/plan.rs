@@ -173,7 +173,7 @@ impl Planning<'_> {
                 (None, true) => nameless.push(name.clone()),
                 (_, false) => {
                     let cause = format!("target \"{name}\" cannot be checked: {why}{}", self.consequence(id));
-                    self.refuse(cause, how_to_go_on(name, is_elsewhere, id.is_some()));
+                    self.refuse(cause, how_to_go_on(name, is_elsewhere));
                 }
             }
         }
@@ -264,12 +264,12 @@ impl Planning<'_> {
     }
 }
 
-fn how_to_go_on(name: &str, is_elsewhere: bool, has_number: bool) -> String {
-    match (is_elsewhere, has_number) {
-        (true, _) => format!(
+fn how_to_go_on(name: &str, is_elsewhere: bool) -> String {
+    match is_elsewhere {
+        true => format!(
             "Give the number in its `target.id`: `--number {name}=NUMBER`; or, if it is gone for ever, `--lost {name}`"
         ),
-        (false, _) => format!(
+        false => format!(
             "Mount or mend it. If it is gone for ever: `--lost {name}`; it is then a failed target, and its files are recovered from mirrors \
              and sources. If it is new and empty: take its block out of volume.toml until the volume is up, then `entrepot target add`"
         ),
