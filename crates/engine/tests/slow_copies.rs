@@ -58,6 +58,23 @@ fn a_segment_goes_back_to_its_copy_without_a_byte_being_copied() {
     assert!(world.state.records("kept-copies").expect("a state store").is_empty());
 }
 
+/// A common rotation of all tiers would give the first target each time: it has three targets, and each round makes three
+/// choices.
+#[test]
+fn promoted_segments_take_turns_among_the_fast_targets_whatever_goes_to_the_slow_ones() {
+    let world = tiers();
+    let (file, mover) = (&world.life.file, &world.life.mover);
+    let place = |tier| Placement { tier: Some(tier), stripe_count: 1, ..world.options.placement.clone() };
+    let mut taken = Vec::new();
+    for segment in 0..3 {
+        mover.move_segment_keeping(file, segment, &place(0), None).expect("nothing is wrong");
+        taken.push(file.layout().expect("laid out").mirrors[0].segments[segment].objects[0].target.0);
+        (0..2).for_each(|_| drop(mover.move_segment_at(file, (0, 4), &place(1), None).expect("nothing is wrong")));
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, [0, 1, 2]);
+}
+
 /// [S-102]
 #[test]
 fn whatever_changes_the_segment_ends_its_copy() {

@@ -126,7 +126,7 @@ impl<'a> NewObjects<'a> {
             let mut views = self.pool.targets.views_of_writer();
             views.retain(|v| Some(v.id) != not_on && !self.never_on.contains(&v.id));
             views.retain(|v| refused.iter().all(|(t, _)| *t != v.id));
-            let chosen = choose_targets(&views, place.tier, shape.stripe_count, avoid, self.pool.next_turn());
+            let chosen = choose_targets(&views, place.tier, shape.stripe_count, avoid, self.pool.next_turn(place.tier));
             if chosen.is_empty() {
                 return Err(
                     match refused.into_iter().find(|(_, e)| !matches!(e, TargetError::Failed | TargetError::Elsewhere))

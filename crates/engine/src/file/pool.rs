@@ -7,8 +7,10 @@ use crate::events::Events;
 use meta::places::Places;
 use meta::quota::Quotas;
 use object::target::Targets;
+use parking_lot::Mutex;
 use policy::layout::{Placement, Position};
 use policy::{FileId, ObjectId, TargetId, Time};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -72,9 +74,14 @@ pub struct Pool {
     pub lost: Arc<Lost>,
     /// Limits of users, groups and directories; none until quotas are switched on.
     pub quotas: Arc<Quotas>,
-    /// Counter that rotates the choice among equal targets; starts at any value.
-    pub turn: AtomicU64,
+    /// Counters that rotate the choice among equal targets.
+    pub turns: Turns,
 }
+
+/// Counters that rotate the choice among equal targets, one for each tier. With a common counter, choices that alternate
+/// between two tiers of two targets would always take the same target of each.
+#[derive(Debug, Default)]
+pub struct Turns(Mutex<BTreeMap<Option<u8>, u64>>);
 
 /// Record of objects to be removed when their target is back.
 pub trait Garbage: Send + Sync {
@@ -173,13 +180,16 @@ impl Pool {
             making: Arc::default(),
             lost: Arc::default(),
             quotas: Arc::default(),
-            turn: AtomicU64::new(0),
+            turns: Turns::default(),
         }
     }
 
-    /// Next number that rotates the choice among equal targets.
-    pub(crate) fn next_turn(&self) -> u64 {
-        self.turn.fetch_add(1, Ordering::Relaxed)
+    /// Next number that rotates the choice among the equal targets of a tier, or among all targets.
+    pub(crate) fn next_turn(&self, tier: Option<u8>) -> u64 {
+        let mut turns = self.turns.0.lock();
+        let next = turns.entry(tier).or_default();
+        *next += 1;
+        *next - 1
     }
 
     /// Largest file that may have no layout. A larger stub has a layout or is marked inline.

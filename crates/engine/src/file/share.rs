@@ -12,7 +12,7 @@ impl NewObjects<'_> {
     /// gap. So the files lie in order on the device, whatever the order of their writes.
     pub(crate) fn shared_segment(&mut self, place: &Placement, merged: Merged, own_bytes: u64) -> Result<Segment> {
         let views = self.pool().targets.views();
-        let targets = choose_targets(&views, place.tier, place.stripe_count, &[], self.pool().next_turn());
+        let targets = choose_targets(&views, place.tier, place.stripe_count, &[], self.pool().next_turn(place.tier));
         if targets.is_empty() {
             return Err(self.pool().targets.none_usable());
         }

@@ -24,7 +24,7 @@ impl Mover {
             let mut segments = Vec::new();
             for like in &old.mirrors[0].segments {
                 let tier = self.pool.targets.tier_of(like);
-                let (views, turn) = (self.pool.targets.views(), self.pool.next_turn());
+                let (views, turn) = (self.pool.targets.views(), self.pool.next_turn(tier));
                 let targets = choose_replica_targets(&views, tier, like.objects.len(), &avoid, turn);
                 if targets.is_empty() {
                     return Err(Error::NoTarget);

@@ -60,7 +60,7 @@ impl Driver {
         let avoid: Vec<TargetId> = segment.objects.iter().map(|o| o.target).collect();
         let targets = &self.pool.targets;
         let tier = targets.get(lost.target).map(|t| t.tier());
-        let chosen = choose_targets(&targets.views(), tier, 1, &avoid, self.pool.next_turn());
+        let chosen = choose_targets(&targets.views(), tier, 1, &avoid, self.pool.next_turn(tier));
         let target = chosen.first().and_then(|id| targets.get(*id)).ok_or(Error::NoTarget)?;
         let id = self.pool.next_object();
         let len = object_len(&segment, at.index, size);
