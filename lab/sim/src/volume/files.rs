@@ -8,6 +8,7 @@ use policy::stripe::forks::Shape;
 use policy::tier::Tier;
 use policy::volume::{self, Lies, Purpose};
 use policy::{ObjectId, TargetId};
+use std::collections::BTreeMap;
 
 /// State of a file.
 #[derive(Clone, Debug)]
@@ -122,6 +123,8 @@ fn in_words(purpose: Purpose, mirror: &Mirror, bytes: u64) -> volume::Mirror {
 #[derive(Debug, Default)]
 pub struct Maker {
     objects: u64,
+    /// Counters that rotate the choice among equal targets, one for each tier, as in the live system.
+    turns: BTreeMap<u8, u64>,
 }
 
 impl Maker {
@@ -142,10 +145,12 @@ impl Maker {
         avoid: &[TargetId],
     ) -> Option<Segment> {
         let (views, count) = (targets.views(), shape.devices.max(1) as usize);
+        let turn = self.turns.entry(tier).or_default();
+        *turn += 1;
         let chosen = if avoid.is_empty() {
-            choose_targets(&views, Some(tier), count, &[], self.objects)
+            choose_targets(&views, Some(tier), count, &[], *turn - 1)
         } else {
-            choose_replica_targets(&views, Some(tier), count, avoid, self.objects)
+            choose_replica_targets(&views, Some(tier), count, avoid, *turn - 1)
         };
         let wrong = chosen.is_empty() || avoid.is_empty() && chosen.iter().any(|id| targets.of(*id).tier != tier);
         if wrong {
@@ -172,7 +177,6 @@ impl Maker {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
 
     proptest! {
         /// Oracle: the sums of the layout's pieces, object by object.
