@@ -13,8 +13,11 @@ use policy::volume::{Change, Event, Outcome, Purpose, Ticket, Verb};
 use policy::{FileId, ObjectId, TargetId, Time};
 use std::collections::BTreeSet;
 
-/// Size of a copy step, unless the machine sets it.
-const STEP_BYTES: u64 = 32 << 20;
+/// Limits of a copy step, unless the machine sets it: a row of stripes of the source, as the mover copies.
+const STEP_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
+/// Steps of a copy at most, and the largest step for that: a day of large checkpoints has to end.
+const STEPS_MAX: u64 = 1024;
+const STEP_BYTES_MAX: u64 = 32 << 20;
 /// Rate of an external source, in bytes per second.
 const SOURCE_RATE: f64 = 200e6;
 
@@ -30,8 +33,10 @@ pub(super) struct Carry {
     pub(super) taken: Vec<(TargetId, u64, u64)>,
     pub(super) at: u64,
     pub(super) steps: Steps,
-    /// Part of a segment that was read, to be written next.
+    /// Part that was read, to be written next.
     pub(super) read: Option<(u64, u64)>,
+    /// Earliest end of the current step, by the rate of the change.
+    due: Time,
     /// Bytes that applications wrote to the segment during the move; `caught_up` once these were copied again.
     pub(super) written: u64,
     pub(super) caught_up: bool,
@@ -59,6 +64,13 @@ impl Carry {
             self.written += bytes;
         }
     }
+}
+
+/// Returns the size of a step that copies `left` bytes of a file.
+fn step_bytes(file: &File, left: u64) -> u64 {
+    let row = file.mirrors.first().and_then(|(_, mirror)| mirror.segments.first());
+    let row = row.map_or(0, |segment| segment.stripe_size.saturating_mul(segment.objects.len() as u64));
+    row.clamp(*STEP_BYTES.start(), *STEP_BYTES.end()).max((left / STEPS_MAX).min(STEP_BYTES_MAX))
 }
 
 impl World<'_> {
@@ -95,11 +107,10 @@ impl World<'_> {
         let (at, end) = range;
         let flows = purpose == Some(Purpose::Demoted) && self.begins_to_flow(change.ticket, end);
         let (left, bytes) = if flows || self.setup.free_copies { (0, end) } else { (end - at, 0) };
-        let steps = Steps::new(left, change.pace, STEP_BYTES);
+        let steps = Steps::new(left, change.pace, step_bytes(&self.files[&change.file], left));
         self.changes += 1;
-        let (read, written, caught_up) = (None, 0, false);
-        let carry =
-            Carry { change, edit, to, fresh, taken, at, steps, read, written, caught_up, bytes, began: self.now };
+        let (read, written, caught_up, due, began) = (None, 0, false, self.now, self.now);
+        let carry = Carry { change, edit, to, fresh, taken, at, steps, read, due, written, caught_up, bytes, began };
         self.carries.insert(change.ticket, carry);
         if !flows {
             self.events.push(self.now, Rank::Timer, Happening::Step(change.ticket));
@@ -180,6 +191,9 @@ impl World<'_> {
         if matches!(carry.edit, Edit::Segment(_) | Edit::Copy(_)) {
             return self.step_of_segment(ticket);
         }
+        if let Some(read) = carry.read.take() {
+            return self.write_step(ticket, read);
+        }
         if carry.steps.is_done() {
             return self.finish(ticket);
         }
@@ -192,35 +206,37 @@ impl World<'_> {
             (Turn::Wait(until), _) => return self.events.push(until, Rank::Timer, Happening::Step(ticket)),
             (Turn::GiveUp, _) => return self.fail(ticket),
         };
-        let mut done = self.now;
-        let (mut copied, at) = (0, carry.at);
+        let at = carry.at;
         let mut parts = Vec::new();
         add_parts(&mut parts, &carry.to, at, len);
-        for (object, bytes) in parts.drain(..) {
-            if carry.fresh.contains(&object.id) {
-                done = done.max(self.targets.serve(self.now, object.target, bytes, true, 1));
-                copied += bytes;
-            }
-        }
-        if copied > 0 {
-            match from {
-                Some(from) => {
-                    add_parts(&mut parts, &file.mirrors[from].1, at, len);
-                    for (object, bytes) in parts {
-                        done = done.max(self.targets.serve(self.now, object.target, bytes, false, 1));
-                    }
-                }
-                None => done = done.max(self.now + Time((copied as f64 / SOURCE_RATE * 1e9) as u64)),
-            }
-        }
-        (carry.at, carry.bytes) = (at + len, carry.bytes + copied);
+        let copied: u64 = parts.drain(..).filter(|(of, _)| carry.fresh.contains(&of.id)).map(|(_, bytes)| bytes).sum();
         let rate = match carry.change.verb {
             Verb::AddMirror { purpose: Purpose::Demoted, .. } => self.rates.demote,
             Verb::AddMirror { purpose: Purpose::Group, .. } => self.replica_rate,
             _ => f64::INFINITY,
         };
-        if rate > 0.0 {
-            done = done.max(self.now + Time((copied as f64 / rate * 1e9) as u64));
+        carry.due = if rate > 0.0 { self.now + Time((copied as f64 / rate * 1e9) as u64) } else { self.now };
+        (carry.at, carry.bytes, carry.read) = (at + len, carry.bytes + copied, Some((at, len)));
+        let mut done = self.now;
+        match from.filter(|_| copied > 0) {
+            Some(from) => {
+                add_parts(&mut parts, &file.mirrors[from].1, at, len);
+                for (object, bytes) in parts {
+                    done = done.max(self.targets.serve(self.now, object.target, bytes, false, 1));
+                }
+            }
+            None => done = done + Time((copied as f64 / SOURCE_RATE * 1e9) as u64),
+        }
+        self.events.push(done, Rank::Completion, Happening::Step(ticket));
+    }
+
+    /// Writes a part that was read to the new objects.
+    fn write_step(&mut self, ticket: Ticket, (at, len): (u64, u64)) {
+        let Some(carry) = self.carries.get(&ticket) else { return };
+        let (mut done, mut parts) = (carry.due.max(self.now), Vec::new());
+        add_parts(&mut parts, &carry.to, at, len);
+        for (object, bytes) in parts.into_iter().filter(|(object, _)| carry.fresh.contains(&object.id)) {
+            done = done.max(self.targets.serve(self.now, object.target, bytes, true, 1));
         }
         self.events.push(done, Rank::Completion, Happening::Step(ticket));
     }
@@ -366,4 +382,23 @@ fn is_lost_on(object: &Object, target: TargetId) -> bool {
 
 fn lies_lost_on(mirror: &Mirror, target: TargetId) -> bool {
     mirror.segments.iter().flat_map(|segment| &segment.objects).any(|object| is_lost_on(object, target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::jobs::single;
+    use policy::layout::{MirrorState, Segment};
+
+    #[test]
+    fn a_step_is_a_row_of_the_source_within_the_mover_s_limits() {
+        let step = |devices: u64, unit_kib: u64, left: u64| {
+            let objects = (0..devices).map(|n| Object::whole(ObjectId(n), TargetId(n as u16))).collect();
+            let segments = vec![Segment { start: 0, end: left, stripe_size: unit_kib << 10, objects }];
+            step_bytes(&single(left, Mirror { state: MirrorState::InSync, segments }, false, false), left) >> 10
+        };
+        assert_eq!(step(8, 1024, 56 << 20), 4096, "8 MiB");
+        assert_eq!((step(3, 512, 56 << 20), step(4, 112, 56 << 20)), (1536, 1024), "1.5 MiB and 448 KiB");
+        assert_eq!((step(4, 112, 8 << 30), step(4, 112, 1 << 40)), (8192, 32768), "few steps for large files");
+    }
 }
