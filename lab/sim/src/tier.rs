@@ -33,6 +33,9 @@ pub struct Setup {
     pub costs: Costs,
     /// Bytes of the fast tier.
     pub fast_bytes: u64,
+    /// Percentage of the fast devices' room that these bytes are, for schemes that reorganise: below 100 the tier has a
+    /// limit as a whole, as `[tiering] share_percent` sets it, and its devices have room to spare.
+    pub fast_share_percent: u32,
     /// Size of a location: the stripe.
     pub block_bytes: u64,
     /// Times at which requests are issued.
@@ -87,8 +90,10 @@ impl Setup {
             |tier: Tier, bytes| Target { tier: tier as u8, bytes, device: Device::of_cost(self.costs.of(tier)) };
         // If the blocks do not divide evenly, some devices take one more than others.
         let (blocks, devices) = (self.fast_bytes / self.block_bytes, u64::from(self.costs.fast_devices.max(1)));
+        let share = u64::from(self.fast_share_percent.clamp(1, 100));
         let room = |nth: u64| match scheme {
             Scheme::FastOnly => ENOUGH_BYTES,
+            Scheme::Reorganized { .. } if share < 100 => self.fast_bytes.saturating_mul(100) / share / devices,
             _ => (blocks / devices + u64::from(nth < blocks % devices)).saturating_mul(self.block_bytes),
         };
         let fast = (0..u64::from(self.costs.fast_devices)).map(|nth| target(Tier::Fast, room(nth)));

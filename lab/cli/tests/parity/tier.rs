@@ -106,6 +106,7 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
     let setup = Setup {
         costs: costs(),
         fast_bytes: FAST_BYTES,
+        fast_share_percent: 100,
         block_bytes: BLOCK,
         arrivals,
         warm_up: 0,

@@ -14,6 +14,7 @@ fn setup(fast_bytes: u64) -> Setup {
     Setup {
         costs: Costs::default(),
         fast_bytes,
+        fast_share_percent: 100,
         block_bytes: BLOCK,
         arrivals,
         warm_up: 0,
@@ -90,6 +91,25 @@ fn the_gains_of_the_model_come_out() {
         assert!((gain - gain_of(gamma)).abs() < 0.01, "{gain} for gamma {gamma}");
         let model = round_robin_ns(22_000.0, BLOCK as f64, gamma, if write { 0.5 } else { 0.1 }) / 1e9;
         assert!((plain.span_s / model - 1.0).abs() < 0.001, "{} s, the model says {model}", plain.span_s);
+    }
+}
+
+#[test]
+fn a_share_of_the_fast_devices_limits_the_tier_and_not_each_device() {
+    // Twenty blocks, written and read once: with room for four, the tier takes four, and nothing moves before an idle hour.
+    let record = |n: u64, op| Record { offset: n * BLOCK, length: BLOCK as u32, op, ..Record::default() };
+    let records = [Op::Write, Op::Read].into_iter().flat_map(|op| (0..20).map(move |n| record(n, op)));
+    let requests = of(records);
+    let costs = Costs { fast_devices: 2, slow_devices: 2, ..Costs::default() };
+    for (fast_share_percent, device_blocks) in [(100, 2), (50, 4), (10, 20)] {
+        let setup = Setup { costs, fast_share_percent, warm_up: 20, ..setup(4 * BLOCK) };
+        let (idle, fast_bytes) = (Time::from_secs(3600), 4 * BLOCK);
+        let config = Config { planner: Planner::Frequency, fast_bytes, block_bytes: BLOCK, idle, ..Config::default() };
+        let scheme = Scheme::Reorganized { config, proportional: false };
+        let room: Vec<u64> = setup.volume(&scheme).targets[..2].iter().map(|target| target.bytes / BLOCK).collect();
+        assert_eq!(room, [device_blocks; 2], "{fast_share_percent} %");
+        let figures = run(&setup, &scheme, &requests);
+        assert_eq!((figures.fast_share, figures.promoted), (0.2, 0), "{fast_share_percent} %");
     }
 }
 

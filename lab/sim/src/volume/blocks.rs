@@ -23,6 +23,7 @@ pub use played::Played;
 pub use requests::{Piece, Request, Requests};
 
 use super::Setup;
+use super::targets::Target;
 use super::files::{File, objects};
 use super::jobs::single;
 use super::world::{Happening, World};
@@ -363,7 +364,12 @@ impl World<'_> {
             return (id, lies_on(file));
         }
         let targets = &self.targets.all;
-        let chosen = playing.split.next(|target| targets[target].used + bytes <= targets[target].bytes);
+        let fast_bytes = self.setup.config.tiers.as_ref().map_or(u64::MAX, |tiers| tiers.fast_bytes);
+        let fast_used: u64 = targets.iter().filter(|target| target.tier == 0).map(|target| target.used).sum();
+        let chosen = playing.split.next(|target| {
+            let Target { tier, used, bytes: room, .. } = &targets[target];
+            used + bytes <= *room && (*tier != 0 || fast_used + bytes <= fast_bytes)
+        });
         let target = chosen.map_or(fallback, |at| TargetId(at as u16));
         let (start, stripe_size, objects_of) = (0, bytes, vec![self.maker.object(target)]);
         let segments = vec![Segment { start, end: bytes, stripe_size, objects: objects_of }];

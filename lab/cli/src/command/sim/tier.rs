@@ -292,6 +292,7 @@ impl Tier {
         let setup = Setup {
             costs: devices.costs(),
             fast_bytes,
+            fast_share_percent: self.devices.share,
             block_bytes,
             arrivals,
             warm_up,

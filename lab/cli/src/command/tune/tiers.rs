@@ -102,6 +102,7 @@ impl Tiers {
         let setup = Setup {
             costs: self.costs,
             fast_bytes: self.fast_bytes,
+            fast_share_percent: 100,
             block_bytes,
             arrivals: Arrivals::Thinking,
             warm_up: 0,

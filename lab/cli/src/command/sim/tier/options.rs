@@ -37,6 +37,10 @@ pub(super) struct Devices {
     /// working set.
     #[arg(long, default_value = "256GB", value_name = "SIZE")]
     pub fast_size: String,
+    /// Part of the fast devices' room that --fast-size is, in percent, as `[tiering] share_percent`: below 100 hot data
+    /// have a limit on the tier, at 100 on each device.
+    #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub share: u32,
     /// Room on all slow devices together, for slow copies: bytes, or a part of the footprint. Without it they hold
     /// whatever comes.
     #[arg(long, value_name = "SIZE", value_parser = share)]
