@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help install deb rpm wheel setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
+.PHONY: help install deb rpm wheel setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-predicted bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -90,6 +90,11 @@ bench-tier: build
 	@scripts/setup.sh bench
 	@benches/tier/run.sh target/release/entrepot
 	@benches/tier/latency.sh target/release/entrepot
+
+# Rates of the simulator and of the live system for the same loads, mechanism by mechanism; ten minutes; root, for control groups.
+bench-predicted: build
+	@scripts/setup.sh bench
+	@benches/predicted/run.py target/release/entrepot
 
 # Several connections to one GlusterFS server; forty minutes; root, for a network namespace of its own. The small tables take three minutes.
 bench-connections: build

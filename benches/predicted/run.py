@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""Rates that the simulator predicts and rates of the live system for the same load, mechanism by mechanism: one table.
+
+usage: benches/predicted/run.py path/to/entrepot [ROW...]     (entrepot-lab beside it; root; ten minutes)
+
+Each row plays one seeded list of requests twice: in virtual time, and by clients of a mounted volume whose devices are
+emulated without credit for idle time (rig.py). The exit status is 1 if a judged row is off by more than 10 %. If the
+rig's own work waited for a processor for more than 10 % of the time, a row is not judged.
+"""
+
+import itertools
+import json
+import os
+import random
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from rig import SHARE_MAX, Rig, trace
+
+MIB = 1 << 20
+SEED = int(os.environ.get("ENTREPOT_BENCH_SEED", "7"))
+OFF_MAX = 0.1
+STRIPES = '[stripes]\nmode = "model"\ntier = "slow"\nwindow = "4s"\ninterval = "500ms"\n'
+PLAIN = "inline_max = 0\n[mount]\npassthrough = \"off\"\nio = \"direct\"\n"
+
+
+def rounds(draw, places):
+    """Yields the places in rounds, each in a new order: by chance none is read more often than another."""
+    places = list(places)
+    while True:
+        draw.shuffle(places)
+        yield from places
+
+
+def hot_reads(count, mib, size):
+    """Reads of `size` bytes: 85 % of them in an eighth of the file."""
+    draw, places = random.Random(SEED), mib * MIB // size
+    hot = range(places * 3 // 8, places // 2)
+    hot, cold = rounds(draw, hot), rounds(draw, sorted(set(range(places)) - set(hot)))
+    return [(0.0, "data", next(hot if draw.random() < 0.85 else cold) * size, size, False) for _ in range(count)]
+
+
+def tiers(rig, policy):
+    """Skewed reads of six clients on two fast and two slow devices; the second half is counted."""
+    fast, slow = (28, 14), (7, 5)
+    mib, size, depth, count = 64, 256 << 10, 6, 1600 if policy == "off" else 5000
+    requests, half = hot_reads(count, mib, size), count // 2
+    # The simulator gets the same history: the file is written in order.
+    history = [(0.0, "data", at, size, True) for at in range(0, mib * MIB, size)]
+    percent = 100 / len(history + requests)
+    words = ["--fast-size", f"{mib}MiB", "--schemes", "round-robin"]
+    if policy != "off":
+        words = ["--fast-size", "16MiB", "--share", 10, "--window", f"{count / 10 * percent:.4f}%",
+                 "--busy-share", 20, "--schemes", policy]
+    figures = rig.sim("tier", *trace(rig, history + requests), "--fast", 2, "--slow", 2,
+                      "--fast-speed", "%d/%d" % fast, "--slow-speed", "%d/%d" % slow, "--depth", depth,
+                      "--stripe", size, "--warm-up", f"{(len(history) + half) * percent:.4f}", *words)
+    figures = figures["cases"][0]["figures"]
+    targets = [(f"{tier}{n}", rig.device(f"{tier}{n}", *speed, capacity="80MiB"), tier, 'speed = "%d/%d"' % speed)
+               for tier, speed in (("fast", fast), ("capacity", slow)) for n in (0, 1)]
+    sections = f'[layout]\nsegment = "{"1MiB" if policy == "off" else "256KiB"}"\nstripe_size = "256KiB"\n' \
+               f"stripe_count = {4 if policy == 'off' else 1}\nsingle_max = 0\n{PLAIN}"
+    if policy != "off":
+        sections += f'[tiering]\npolicy = "{policy}"\nwindow = {count // 10}\nidle = "0s"\ncopy_after = "0s"\n' \
+                    f"busy_rate = {2 * slow[0] * 200000}\non_access = true\nshare_percent = 10\n"
+    with rig.volume(targets, sections) as volume:
+        volume.fill("data", mib * MIB)
+        with rig.watched() as waited:
+            times = volume.play(requests, depth)
+    moved = (count - half) * size / 1e6
+    live = moved / (max(end for _, end in times) - times[half][0])
+    name = "tiers, round robin" if policy == "off" else f"tiers, `{policy}`, moving under load"
+    devices = "2 of %d/%d, 2 of %d/%d" % (*fast, *slow)
+    load = f"{depth} clients, {size >> 10} KiB, 85 % in an eighth of {mib} MiB; {devices}"
+    yield name, load, moved / figures["span_s"], live, waited()
+
+
+def burst(rig, scheme):
+    """Checkpoints of several applications into an over-subscribed buffer."""
+    write, demote, idle, buffer, size, period, congestion, dwpp = (20, 15), (10, 0.5), 12, 160, 16, 32, 0.4, 1.8
+    apps = int(dwpp * buffer / size + 1e-9)
+    figures = rig.sim("burst", "--dwpp", dwpp, "--congestion", congestion, "--schemes", scheme, "--periods", 1,
+                      "--capacity", f"{buffer}MB", "--checkpoint", f"{size}MB", "--period", f"{period}s",
+                      "--write", f"{write[0] / 1000}-{write[1] / 1000}", "--demote-idle", idle / 1000,
+                      "--demote", f"{demote[0] / 1000}-{demote[1] / 1000}", "--step", "10ms")["cases"][0]["figures"]
+    # The devices are faster than the policy's rates, so that the policy decides.
+    targets = [("fast0", rig.device("fast0", 60, 40), "fast", ""),
+               ("capacity0", rig.device("capacity0", 30, idle * 1.5), "capacity", "")]
+    rates = dict(zip(("write_max", "write_min", "demote_max", "demote_min", "demote_idle"), (*write, *demote, idle)))
+    order = "versions" if scheme == "bbos" else "fifo"
+    sections = f'[layout]\n{PLAIN}[burst]\nfast = "fast"\ncapacity = "capacity"\nsize = {buffer * 10**6}\n' \
+               f'checkpoints = ["ckpt/{{app}}/{{version}}/**"]\npolicy = "{scheme}"\norder = "{order}"\n' \
+               f'period = "{period}s"\nperiod_bytes = {apps * size * 10**6}\nwait = "0s"\nlimits = "buckets"\n' \
+               + "".join(f"{key} = {int(rate * 1e6)}\n" for key, rate in rates.items())
+    writers = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "burst", "writers.py")
+    with rig.volume(targets, sections) as volume, rig.watched() as waited:
+        live = json.loads(rig.run(sys.executable, writers, volume.mnt, apps, period, congestion, size * 10**6, 1))
+    if live["errors"]:
+        raise RuntimeError(live["errors"])
+    load = f"{apps} checkpoints of {size} MB in {congestion} of {period} s into {buffer} MB; " \
+           f"writes {write[1]} to {write[0]}, demotes {demote[1]} to {idle}"
+    yield f"burst buffer, `{scheme}`", load, size / figures["latency_s"], size / live["latency_s"], waited()
+
+
+def stripes(rig, mode):
+    """Reads at random times on eight slow devices, striped over one, over four, or as the model decides."""
+    latency, speed, size, rate, seconds, mib, devices = 9, 9, 448 << 10, 34, 45, 56, 8
+    draw = random.Random(SEED)
+    gaps = itertools.accumulate(draw.expovariate(rate) for _ in range(rate * seconds))
+    places = rounds(draw, range(mib * MIB // size))
+    requests = [(due, "data", next(places) * size, size, False) for due in gaps]
+    unit = 1 << 20 if mode == "model" else size // int(mode)
+    line = f'speed = "{speed}/{speed}"\nlatency = "{latency}ms"'
+    measured = f'device = "flash:latency={latency}ms,channels=1,read={speed}MB/s,write={speed}MB/s"\n'
+    names = [f"slow{n}" for n in range(devices)]
+    adapts = STRIPES if mode == "model" else ""
+    sections = f"[layout]\nstripe_count = {devices}\nstripe_size = {unit}\nsingle_max = 0\n{PLAIN}{adapts}"
+    rows = [("fast0", "/nowhere", "fast", line)] + [(name, f"/nowhere/{name}", "slow", line) for name in names]
+    toml = rig.toml(rows, sections, measured)
+    figures = rig.sim("volume", toml, *trace(rig, requests), "--jobs", 0, "--slow-size", "1GB")["figures"]
+    targets = [(name, rig.device(name, speed, speed, latency), "slow", line) for name in names]
+    with rig.volume(targets, sections, measured) as volume:
+        volume.fill("data", mib * MIB)
+        with rig.watched() as waited:
+            times = volume.play(requests)
+    live_ms = sum(end - start for start, end in times) / len(times) * 1e3
+    name = "stripes, `model`" if mode == "model" else f"stripes, {mode} wide"
+    load = f"{rate}/s of {size >> 10} KiB; {devices} of {speed} after {latency} ms"
+    yield name, load, size / 1e3 / figures["request_ms"], size / 1e3 / live_ms, waited()
+
+
+def prefetch(rig, trigger):
+    """Streams that each read at their own rate, together more than the device serves; what they get in 20 s."""
+    latency, speed, size, seconds = 5, 13, 64 << 10, 20
+    rates = [1.1, 1.7, 2.3, 3.1, 4.3]
+    counts = [int(seconds * rate * 1e6 / size) for rate in rates]
+    streams = [[(n * size / 1e6 / rate, f"f{at}", n * size, size, False) for n in range(count)]
+               for at, (rate, count) in enumerate(zip(rates, counts))]
+    requests = sorted(itertools.chain.from_iterable(streams))
+    blocks, words = 96 * len(rates), "stream:degree_max=40"
+    disk = f"plain:read={speed}MB,write={speed}MB,latency={latency}ms"
+    report = rig.sim("cache", *trace(rig, requests, clients=True), "--disk", disk, "--scheduler", "noop",
+                     "--l1", "none", "--l1-size", 32, "--l2", words, "--l2-size", blocks, "--l2-trigger", trigger,
+                     "--alpha", 0, "--beta", 0, "--paced", "--client-each", "--until", f"{seconds}s")["report"]
+    targets = [("disk0", rig.device("disk0", speed, speed, latency), "disk", "")]
+    sections = f'[layout]\nsingle_max = "1TiB"\ninline_max = 0\n' \
+               f'[cache]\nsize = {blocks * 4096}\nprefetch = "{words}"\ntrigger = "{trigger}"\n'
+    with rig.volume(targets, sections) as volume:
+        for at, stream in enumerate(streams):
+            volume.fill(f"f{at}", -(-len(stream) * size // MIB) * MIB)
+        with rig.watched() as waited:
+            read = volume.play_paced(streams, seconds)
+    load = f"streams at {', '.join(map(str, rates))}; one of {speed} after {latency} ms"
+    yield (f"prefetching, `{trigger}`", load, report["read_blocks"] * 4096 / 1e6 / seconds,
+           read / 1e6 / seconds, waited())
+
+
+def source(rig, row):
+    """A file staged in from a slow source, then read while a target is lost: the rest comes from the source."""
+    speed, mib, stripe, count, pace = 6, 48, 1, 4, 19
+    figures = rig.sim("recovery", "--size", f"{mib}MiB", "--stripe", f"{stripe}MiB", "--count", count, "--rate", speed,
+                      "--seek", "0ms", "--at-once", 1, "--reader", pace, "--metadata", "1ms", "--seed", SEED)
+    site = rig.device("site", speed, 1000)
+    with open(f"{site}/data", "wb") as data:
+        data.write(os.urandom(mib * MIB))
+    targets = [(f"t{n}", rig.device(f"t{n}", 40, 40), "disk", "") for n in range(count + 2)]
+    sections = f'[layout]\nstripe_size = "{stripe}MiB"\nstripe_count = {count}\nsingle_max = 0\n{PLAIN}' \
+               "[recovery]\nconcurrent = 1\n"
+    with rig.volume(targets, sections) as volume:
+        with rig.watched() as waited:
+            began = time.monotonic()
+            volume.tell("stage", "in", f"file://{site}/data", f"{volume.mnt}/data")
+            took = time.monotonic() - began
+        size = mib * MIB / 1e6
+        yield ("staging in", f"{mib} MiB; a source of {speed}", size / figures["stage_s"], size / took, waited())
+        layout = json.loads(rig.run(rig.entrepot, "layout", f"{volume.mnt}/data", "--output", "json"))
+        volume.tell("target", "fail", layout["mirrors"][0]["segments"][0]["objects"][count // 2]["target"])
+        with rig.watched() as waited:
+            # The simulated reader's pace includes the time of a read that finds its bytes.
+            took = volume.read_paced("data", mib * MIB, stripe * MIB, stripe * MIB / 1e6 * (1 / pace - 1 / 40))
+    alone = size / pace
+    load = f"the same, one object of {count} lost; a reader of {pace}"
+    yield "reading while healing", load, size / (alone + figures["overhead_s"]), size / took, waited()
+
+
+def volume(rig, _):
+    """A volume with tiers and adaptive stripes: a file of segments and one of stripes, on slow devices first."""
+    fast, slow, seconds, mib = (31, 17, 2), (8, 6, 7), 40, 40
+    draw = random.Random(SEED)
+    load = []
+    for name, rate, size in (("segments", 26, 256 << 10), ("whole", 14, 448 << 10)):
+        places = mib * MIB // size
+        hot = rounds(draw, range(places // 2, places * 5 // 8))
+        every = rounds(draw, range(places))
+        dues = itertools.accumulate(draw.expovariate(rate) for _ in itertools.count())
+        for due in itertools.takewhile(lambda due: due < seconds, dues):
+            place = next(hot if name == "segments" and draw.random() < 0.85 else every)
+            load.append((due, name, place * size, size, False))
+    # The first file of a trace is the one of segments.
+    load = [(0.0, "segments", 0, 256 << 10, False)] + sorted(load)
+    lines = {tier: f'speed = "{read}/{write}"\nlatency = "{ms}ms"'
+             for tier, (read, write, ms) in (("fast", fast), ("slow", slow))}
+    measured = f'device = "flash:latency={slow[2]}ms,channels=1,read={slow[0]}MB/s,write={slow[1]}MB/s"\n'
+    layout = f'[layout]\nstripe_count = 4\nstripe_size = "1MiB"\nsingle_max = 0\n'
+    adapts = '[tiering]\npolicy = "tuned"\nfast = "fast"\nslow = "slow"\nwindow = 400\nidle = "0s"\n' \
+             f"busy_rate = 4000000\nshare_percent = 10\n{STRIPES}"
+    devices = [(f"slow{n}", *slow, "slow") for n in range(4)] + [(f"fast{n}", *fast, "fast") for n in range(2)]
+    rows = [(name, f"/nowhere/{name}", tier, lines[tier]) for name, *_, tier in devices]
+    toml = rig.toml(rows, layout + f'segment = "1MiB"\n{PLAIN}{adapts}', measured)
+    room = ["--fast-size", "80MiB", "--slow-size", "1GiB"]
+    figures = rig.sim("volume", toml, *trace(rig, load), "--jobs", 0, *room)["figures"]
+    targets = [(name, rig.device(name, read, write, ms, "80MiB" if tier == "fast" else "1GiB"), tier, lines[tier])
+               for name, read, write, ms, tier in devices]
+    # Both files are written before there are fast devices.
+    for name, segment in (("whole", ""), ("segments", 'segment = "1MiB"\n')):
+        with rig.volume(targets[:4], layout + segment + PLAIN, measured) as live:
+            live.fill(name, mib * MIB)
+    with rig.volume(targets, layout + f'segment = "1MiB"\n{PLAIN}{adapts}', measured) as live:
+        with rig.watched() as waited:
+            times = live.play(load)
+    size = sum(of[3] for of in load) / len(load)
+    live_ms = sum(end - start for start, end in times) / len(times) * 1e3
+    told = "26/s of 256 KiB, 14/s of 448 KiB; 2 of %d/%d after %d ms, 4 of %d/%d after %d ms" % (*fast, *slow)
+    yield "a volume with tiers and stripes", told, size / 1e3 / figures["request_ms"], size / 1e3 / live_ms, waited()
+
+
+ROWS = {"tiers": ["off", "tuned"], "burst": ["maxbw", "bbos"], "stripes": ["1", "4", "model"],
+        "prefetch": ["fixed:16", "ets"], "source": [""], "volume": [""]}
+
+
+def main():
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        print("skipped: control groups need root, devices need /dev/fuse", file=sys.stderr)
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    rig = Rig(os.path.abspath(sys.argv[1]))
+    wanted = [word.partition("=")[::2] for word in sys.argv[2:]] or [(name, "") for name in ROWS]
+    off = 0
+    print(f"{time.strftime('%Y-%m-%d')}, seed {SEED}; rates in MB/s\n\n| mechanism | load; devices | simulator | live "
+          "| live / simulator | waited | judged |\n|---|---|---|---|---|---|---|", flush=True)
+    try:
+        for name, one in wanted:
+            for variant in [one] if one else ROWS[name]:
+                for title, load, sim, live, share in globals()[name](rig, variant):
+                    judged = share <= SHARE_MAX
+                    bad = abs(live / sim - 1) > OFF_MAX
+                    off += judged and bad
+                    verdict = ("off" if bad else "within 10 %") if judged else "no"
+                    row = [title, load, f"{sim:.2f}", f"{live:.2f}", f"{live / sim:.3f}", f"{share:.1f} %", verdict]
+                    print(f"| {' | '.join(row)} |", flush=True)
+                rig.drop_devices()
+    finally:
+        rig.close()
+    sys.exit(1 if off else 0)
+
+
+if __name__ == "__main__":
+    main()
