@@ -40,7 +40,7 @@ impl File {
         let alone = self.alone_to_change(size == 0)?;
         let set = self.set_size_alone(size, &alone);
         if set.is_err() {
-            self.give_up_cut();
+            self.give_up_cut(alone.holds().unwrap_or(false));
         }
         set
     }

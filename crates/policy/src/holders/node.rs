@@ -36,7 +36,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use super::table::{Answer, Caller, Mode, Request, Run};
+use super::table::{Answer, Caller, Hold, Mode, Request, Run};
 use crate::cluster::share::{Created, Written, written};
 use crate::cluster::{Node, Standing};
 use crate::machine::Machine;
@@ -301,9 +301,9 @@ impl Holder {
         self.session.caller(self.node)
     }
 
-    /// Rights that this node has in a file.
-    pub fn mode(&self, key: u64) -> Option<Mode> {
-        self.files.get(&key)?.hold.map(|hold| hold.mode)
+    /// Part of this node in a file.
+    pub fn hold(&self, key: u64) -> Option<Hold> {
+        self.files.get(&key)?.hold
     }
 
     /// Whether a file is empty and has no attributes, known from its creation. True once, before the first use.

@@ -23,9 +23,9 @@ pub use played::Played;
 pub use requests::{Piece, Request, Requests};
 
 use super::Setup;
-use super::targets::Target;
 use super::files::{File, objects};
 use super::jobs::single;
+use super::targets::Target;
 use super::world::{Happening, World};
 use crate::event::Rank;
 use crate::generate::Rng;

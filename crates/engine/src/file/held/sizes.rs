@@ -75,7 +75,8 @@ impl File {
         }
         drop(extend);
         if dirty {
-            let alone = holds.is_exclusive(self.key());
+            let basis = self.held.state.lock().basis;
+            let alone = holds.is_based_on_exclusive(self.key(), basis);
             let size = self.size.load(Ordering::Acquire);
             // Objects that cannot be cut now are cut by the next node that makes the file longer.
             if alone && !self.cut(&self.view(), size, size).is_empty() {
@@ -88,10 +89,10 @@ impl File {
     }
 
     /// After a truncation that failed: removes its mark, unless the stub is cut by now. Another node would finish it later,
-    /// after new writes. Size and marks are read again at the next use.
-    pub(in crate::file) fn give_up_cut(&self) {
+    /// after new writes. Size and marks are read again at the next use. `alone`: this node still has the file alone.
+    pub(in crate::file) fn give_up_cut(&self, alone: bool) {
         let Some(holds) = self.holds() else { return };
-        if let Err(error) = self.remove_stale_cut() {
+        if alone && let Err(error) = self.remove_stale_cut() {
             tracing::debug!("the mark of a failed truncation stays on a stub for now: {error}");
             self.defer(holds, |state| state.stale_cut = state.basis.map(|basis| basis.node));
         }
