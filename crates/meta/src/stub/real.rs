@@ -355,7 +355,7 @@ impl Stub for FdStub {
     }
 
     fn is_marked_inline(&self) -> Result<bool> {
-        Ok(unless_removed(self.attribute(INLINE_ATTRIBUTE).map(|mark| mark.is_some()), true)?)
+        unless_removed(self.attribute(INLINE_ATTRIBUTE).map(|mark| mark.is_some()), true)
     }
 
     fn discard(&self, by: InUse) -> Result<()> {
