@@ -367,8 +367,8 @@ impl File {
         Ok(())
     }
 
-    /// Whether another node has the file open, or may have it. Waits at most so long for those that have closed it. The
-    /// caller has removed its last name.
+    /// Whether another node has the file open, or may have it. Nodes that have closed it release it within the patience.
+    /// The caller has removed its last name.
     pub fn is_held_elsewhere(&self, patience: Duration) -> bool {
         self.holds().is_some_and(|holds| holds.has_other_holders(self.key(), patience))
     }

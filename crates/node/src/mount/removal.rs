@@ -47,7 +47,7 @@ type MakeDurable<T> = dyn Fn(&T) -> io::Result<()> + Send + Sync;
 pub struct Steps<T> {
     /// Makes the removal of the name durable, and all removals before it.
     pub sync: Box<MakeDurable<T>>,
-    /// Removes the objects, or returns the file if another node may use it after so long.
+    /// Removes the objects, or returns the file if another node may still use it after the wait.
     pub remove: Box<dyn Fn(T, Duration) -> Option<T> + Send + Sync>,
 }
 

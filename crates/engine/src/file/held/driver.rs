@@ -164,7 +164,7 @@ impl Holds {
         self.port.ask(caller, request).map(drop)
     }
 
-    /// Whether another node holds a file, or may hold it. Waits at most so long for nodes that do not use it any more.
+    /// Whether another node holds a file, or may hold it. Nodes that have closed it release it within the patience.
     pub(super) fn has_other_holders(&self, key: u64, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         loop {
