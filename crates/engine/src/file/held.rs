@@ -367,10 +367,10 @@ impl File {
         Ok(())
     }
 
-    /// Whether another node has the file open, or may have it. Nodes that have closed it release it within the patience.
+    /// Whether another node has the file open, or may have it. Nodes that have closed it release it within the wait.
     /// The caller has removed its last name.
-    pub fn is_held_elsewhere(&self, patience: Duration) -> bool {
-        self.holds().is_some_and(|holds| holds.has_other_holders(self.key(), patience))
+    pub fn is_held_elsewhere(&self, wait: Duration) -> bool {
+        self.holds().is_some_and(|holds| holds.has_other_holders(self.key(), wait))
     }
 
     /// Settles the file if a node that is over has left a claim or a size: an exclusive hold is granted only then.

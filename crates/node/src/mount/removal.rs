@@ -38,7 +38,7 @@ const ELSEWHERE_MAX: usize = 1024;
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Wait at the first look for nodes that have closed the file and still hold it. A guess: a recall takes milliseconds.
-const PATIENCE: Duration = Duration::from_millis(200);
+const FIRST_WAIT: Duration = Duration::from_millis(200);
 
 /// Makes a removal of a name durable.
 type MakeDurable<T> = dyn Fn(&T) -> io::Result<()> + Send + Sync;
@@ -123,7 +123,7 @@ impl<T: Send + 'static> Removal<T> {
         let mut state = self.state.lock();
         state.held.force(uid, 1);
         if durable {
-            state.durable.push_back((uid, removed, PATIENCE));
+            state.durable.push_back((uid, removed, FIRST_WAIT));
             return self.begin_removal(state);
         }
         state.waiting.push((uid, removed));
@@ -149,7 +149,7 @@ impl<T: Send + 'static> Removal<T> {
             let mut state = self.state.lock();
             match synced {
                 Ok(()) => {
-                    state.durable.extend(all.into_iter().map(|(uid, removed)| (uid, removed, PATIENCE)));
+                    state.durable.extend(all.into_iter().map(|(uid, removed)| (uid, removed, FIRST_WAIT)));
                     self.begin_removal(state);
                 }
                 Err(error) => {
@@ -182,8 +182,8 @@ impl<T: Send + 'static> Removal<T> {
     /// Removes objects until none may be removed.
     fn remove_all(self: &Arc<Self>) {
         let mut state = self.state.lock();
-        while let Some((uid, removed, patience)) = state.durable.pop_front() {
-            let used = MutexGuard::unlocked(&mut state, || (self.steps.remove)(removed, patience));
+        while let Some((uid, removed, wait)) = state.durable.pop_front() {
+            let used = MutexGuard::unlocked(&mut state, || (self.steps.remove)(removed, wait));
             state.held.give_back(uid, 1);
             self.went.notify_all();
             let Some(used) = used else { continue };

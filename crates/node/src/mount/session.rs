@@ -227,8 +227,8 @@ fn abort_connection(connection: Option<u32>, path: &Path) -> io::Result<()> {
 fn removal_steps() -> Steps<Arc<Open>> {
     Steps {
         sync: Box::new(|open: &Arc<Open>| Ok(rustix::fs::syncfs(open.stub())?)),
-        remove: Box::new(|open: Arc<Open>, patience| {
-            if open.file.is_held_elsewhere(patience) {
+        remove: Box::new(|open: Arc<Open>, wait| {
+            if open.file.is_held_elsewhere(wait) {
                 return Some(open);
             }
             if let Err(error) = open.file.remove_objects() {

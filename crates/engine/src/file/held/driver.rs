@@ -164,9 +164,9 @@ impl Holds {
         self.port.ask(caller, request).map(drop)
     }
 
-    /// Whether another node holds a file, or may hold it. Nodes that have closed it release it within the patience.
-    pub(super) fn has_other_holders(&self, key: u64, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    /// Whether another node holds a file, or may hold it. Nodes that have closed it release it within the wait.
+    pub(super) fn has_other_holders(&self, key: u64, wait: Duration) -> bool {
+        let until = Instant::now() + wait;
         loop {
             match self.request(&Request::OtherHolders { key }) {
                 Ok((_, Answer::Recall { nodes, mode })) => {
