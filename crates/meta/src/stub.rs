@@ -137,6 +137,10 @@ pub trait Stub: Send + Sync + 'static {
     fn links(&self) -> Option<u64> {
         None
     }
+    /// Whether the inode surely has no link, and so no attributes on some shared file systems.
+    fn is_removed(&self) -> bool {
+        false
+    }
     /// Device and inode number, which no other stub in use has; `None` in memory.
     fn inode(&self) -> Option<Inode> {
         None

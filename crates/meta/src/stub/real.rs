@@ -107,6 +107,15 @@ impl FdStub {
         }
     }
 
+    /// The result of an access to a mark or time, or `without` it if another node has removed the file. Those that have it
+    /// open go on with the layout that they know. A server that is away may hide a file that is there.
+    fn unless_removed<T>(&self, done: Result<T>, without: T) -> Result<T> {
+        match done {
+            Err(error) if error.is_gone() && self.is_removed() => Ok(without),
+            done => done,
+        }
+    }
+
     /// Sets or removes an attribute that has no value, only presence.
     fn flag(&self, name: &str, set: bool) -> Result<()> {
         let fd = self.fd();
@@ -118,15 +127,6 @@ impl FdStub {
             },
         };
         Ok(permitted(fd.as_fd(), change)?)
-    }
-}
-
-/// The result of an access to a mark or time, or `without` it if the inode has no attributes any more. Another node has removed
-/// the file, and those that have it open go on with the layout that they know.
-pub(super) fn unless_removed<T>(done: Result<T>, without: T) -> Result<T> {
-    match done {
-        Err(error) if error.is_gone() => Ok(without),
-        done => done,
     }
 }
 
@@ -212,11 +212,11 @@ impl Stub for FdStub {
     }
 
     fn cut_to(&self) -> Result<Option<u64>> {
-        unless_removed(self.held_cut(), None)
+        self.unless_removed(self.held_cut(), None)
     }
 
     fn set_cut_to(&self, size: Option<u64>) -> Result<()> {
-        unless_removed(self.set_held_cut(size), ())
+        self.unless_removed(self.set_held_cut(size), ())
     }
 
     fn grow_to(&self, size: u64) -> Result<()> {
@@ -229,7 +229,7 @@ impl Stub for FdStub {
     }
 
     fn source(&self) -> Result<Option<String>> {
-        let Some(value) = unless_removed(self.attribute(SOURCE_ATTRIBUTE), None)? else { return Ok(None) };
+        let Some(value) = self.unless_removed(self.attribute(SOURCE_ATTRIBUTE), None)? else { return Ok(None) };
         String::from_utf8(value).map(Some).map_err(|_| Error::Invalid("the source record is not text".into()))
     }
 
@@ -242,11 +242,11 @@ impl Stub for FdStub {
                 removed => removed,
             },
         });
-        unless_removed(set.map_err(Error::from), ())
+        self.unless_removed(set.map_err(Error::from), ())
     }
 
     fn has_sums(&self) -> Result<bool> {
-        Ok(!unless_removed(self.all_sums(), Vec::new())?.is_empty())
+        Ok(!self.unless_removed(self.all_sums(), Vec::new())?.is_empty())
     }
 
     fn sums(&self) -> Result<Option<(String, String)>> {
@@ -262,7 +262,7 @@ impl Stub for FdStub {
     }
 
     fn void_sums(&self, file: Option<FileId>) -> Result<bool> {
-        unless_removed(self.take_sums(file), false)
+        self.unless_removed(self.take_sums(file), false)
     }
 
     fn size(&self) -> Result<u64> {
@@ -278,7 +278,7 @@ impl Stub for FdStub {
             Timespec { tv_sec: (modified.0 / 1_000_000_000) as i64, tv_nsec: (modified.0 % 1_000_000_000) as _ };
         let last_access = Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT as _ };
         let set = fs::futimens(&*self.fd(), &Timestamps { last_access, last_modification });
-        unless_removed(set.map_err(Error::from), ())
+        self.unless_removed(set.map_err(Error::from), ())
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -343,19 +343,19 @@ impl Stub for FdStub {
     }
 
     fn set_kernel_writes(&self, writes: bool) -> Result<()> {
-        unless_removed(self.flag(KERNEL_ATTRIBUTE, writes), ())
+        self.unless_removed(self.flag(KERNEL_ATTRIBUTE, writes), ())
     }
 
     fn kernel_writes(&self) -> Result<bool> {
-        Ok(unless_removed(self.attribute(KERNEL_ATTRIBUTE), None)?.is_some())
+        Ok(self.unless_removed(self.attribute(KERNEL_ATTRIBUTE), None)?.is_some())
     }
 
     fn mark_inline(&self, inline: bool) -> Result<()> {
-        unless_removed(self.flag(INLINE_ATTRIBUTE, inline), ())
+        self.unless_removed(self.flag(INLINE_ATTRIBUTE, inline), ())
     }
 
     fn is_marked_inline(&self) -> Result<bool> {
-        unless_removed(self.attribute(INLINE_ATTRIBUTE).map(|mark| mark.is_some()), true)
+        self.unless_removed(self.attribute(INLINE_ATTRIBUTE).map(|mark| mark.is_some()), true)
     }
 
     fn discard(&self, by: InUse) -> Result<()> {
@@ -391,6 +391,10 @@ impl Stub for FdStub {
             Err(Errno::NOENT | Errno::STALE) => Some(0),
             Err(_) => None,
         }
+    }
+
+    fn is_removed(&self) -> bool {
+        host::fstat(&*self.fd()).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     fn has_mark(&self, by: InUse) -> bool {

@@ -112,7 +112,7 @@ impl File {
 
     fn find_pointer(&self, node: Node) -> Result<Option<(u64, u64)>> {
         let pointer = match self.stub.pointer() {
-            Err(error) if error.is_gone() => return self.pointer_of_removed(node, error),
+            Err(error) if error.is_gone() && self.stub.is_removed() => return self.pointer_of_removed(node, error),
             pointer => pointer?,
         };
         let mut state = self.held.state.lock();
@@ -154,7 +154,9 @@ impl File {
         let record = match plain {
             Some(layout) => Some(Record { stamp: 0, layout: Some(layout) }),
             None => match self.stub.record(generation) {
-                Err(error) if error.is_gone() => self.record_of_removed(node, generation, error)?,
+                Err(error) if error.is_gone() && self.stub.is_removed() => {
+                    self.record_of_removed(node, generation, error)?
+                }
                 record => record?,
             },
         };
