@@ -107,8 +107,8 @@ impl FdStub {
         }
     }
 
-    /// The result of an access to a mark or time, or `without` it if another node has removed the file. Those that have it
-    /// open go on with the layout that they know. A server that is away may hide a file that is there.
+    /// The result of an access to a mark or time, or `without` it if another node has removed the file. Its other users go
+    /// on with the layout that they know. A server that is away may hide a file that is there.
     fn unless_removed<T>(&self, done: Result<T>, without: T) -> Result<T> {
         match done {
             Err(error) if error.is_gone() && self.is_removed() => Ok(without),

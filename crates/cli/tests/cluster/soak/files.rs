@@ -174,11 +174,12 @@ impl Known {
         Ok(())
     }
 
-    /// Checks that the whole file is as expected on a node that answers.
+    /// Closes the handle of a node, and checks that the whole file is as expected on a node that answers.
     ///
     /// # Errors
     /// The difference that was found.
     pub fn is_whole(&mut self, node: &Node<'_>) -> std::result::Result<(), String> {
+        self.kept = None;
         let whole = if self.doubt.is_some() { self.settle(node) } else { self.read(node, 0, usize::MAX) };
         whole.map_err(|trouble| {
             let what = match trouble {
