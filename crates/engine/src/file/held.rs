@@ -86,8 +86,10 @@ struct State {
     behind: bool,
     /// Whether a failed write left bytes beyond the end.
     dirty: bool,
-    /// Node that may have left the mark of a failed truncation: it did not cut the stub, and another could finish it.
+    /// Number of this node under which a truncation failed and may have left its mark, which another node would finish.
     stale_cut: Option<Node>,
+    /// Whether the stub had the mark of a truncation that did not cut it.
+    marked: bool,
     /// Whether the file is in the list of those with something of this to be settled.
     listed: bool,
     change: Change,
@@ -112,15 +114,16 @@ impl Held {
         self.wake();
     }
 
-    /// Whether the mark of a failed truncation is there.
+    /// Whether the mark of a truncation that did not cut the stub may be there.
     pub fn has_stale_cut(&self) -> bool {
-        self.state.lock().stale_cut.is_some()
+        let state = self.state.lock();
+        state.marked || state.stale_cut.is_some()
     }
 
     /// Records that no bytes lie beyond the end, and no mark of a truncation is there.
     pub fn cleaned(&self) {
         let mut state = self.state.lock();
-        (state.dirty, state.stale_cut) = (false, None);
+        (state.dirty, state.stale_cut, state.marked) = (false, None, false);
     }
 
     /// Lets waiting operations try again.
@@ -281,7 +284,7 @@ impl File {
         let clean = cut.is_none() && !state.dirty && loaded.is_some_and(|(_, stamp)| stamp != 0);
         let behind = state.behind;
         (state.loaded, state.searched) = (loaded, false);
-        state.stale_cut = cut.filter(|cut| *cut < size).map(|_| node);
+        state.marked = cut.is_some_and(|cut| cut < size);
         drop(state);
         self.tail_clean.store(clean || layout.is_none(), Ordering::Release);
         let known = self.size.load(Ordering::Acquire);

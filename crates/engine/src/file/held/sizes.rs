@@ -100,7 +100,7 @@ impl File {
         state.basis = state.basis.filter(|_| state.behind);
     }
 
-    /// No truncation is under way: this node has a hold or claim.
+    /// This node has the hold of its failed truncation, or a later one, so no other truncates the file.
     fn remove_stale_cut(&self) -> Result<()> {
         if let Some(cut) = self.stub.cut_to()?
             && self.stub.size()? > cut
