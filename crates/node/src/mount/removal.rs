@@ -309,6 +309,7 @@ mod tests {
         assert!(slow.end(Duration::from_secs(60)) && removal.is_complete());
         assert_eq!(removed.load(Ordering::SeqCst), added as usize);
     }
+
     /// [S-411]
     #[test]
     fn objects_that_another_node_uses_are_removed_once_it_has_closed_the_file_or_stay() {
@@ -318,8 +319,9 @@ mod tests {
         let steps = Steps {
             sync: Box::new(|_: &u32| Ok(())),
             remove: Box::new(move |n, _| {
+                let is_used = used.load(Ordering::SeqCst);
                 asked.send(n).expect("the test is there");
-                Some(n).filter(|_| used.load(Ordering::SeqCst))
+                Some(n).filter(|_| is_used)
             }),
         };
         let (slow, long) = (Slow::new(4, 64, 4), Duration::from_secs(60));
