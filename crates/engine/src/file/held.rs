@@ -106,7 +106,7 @@ impl State {
 impl Held {
     /// Records that the file has no inode any more. Unless memory `keeps` the layout, operations fail that need more than
     /// the present hold.
-    fn is_removed(&self, keeps: bool) {
+    fn note_removal(&self, keeps: bool) {
         let mut state = self.state.lock();
         (state.removed, state.loaded) = (true, state.loaded.filter(|_| keeps));
         state.change.outcome.get_or_insert(Some(Created::Exists { mine: false }));

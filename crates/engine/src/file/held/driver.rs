@@ -7,8 +7,8 @@
 //! A result counts only for the node number that requested it. Under a new number the node starts with a new machine,
 //! and registers its open files again.
 
+use super::Right;
 use super::steps::Stepped;
-use super::{Basis, Right};
 use crate::Result;
 use crate::file::{Cluster, File};
 use object::workers::{self, Workers};
@@ -206,16 +206,16 @@ impl Holds {
         inner.machine.finish(self.port.now(), key, &right.permit, standing)
     }
 
-    /// Whether the state in memory is that of an exclusive hold, so that its size is the true one.
-    pub(super) fn is_based_on_exclusive(&self, key: u64, basis: Option<Basis>) -> bool {
+    /// Node and number of the hold that excludes other nodes from a file.
+    pub(super) fn exclusive(&self, key: u64) -> Option<(Node, u64)> {
         let inner = self.inner.lock();
-        let number = basis.filter(|basis| basis.node == inner.node).map(|basis| basis.number);
-        inner.machine.hold(key).is_some_and(|hold| hold.mode == Mode::Exclusive && Some(hold.number) == number)
+        let hold = inner.machine.hold(key).filter(|hold| hold.mode == Mode::Exclusive)?;
+        Some((inner.node, hold.number))
     }
 
     /// Whether no other node uses a file.
     pub(super) fn is_exclusive(&self, key: u64) -> bool {
-        self.inner.lock().machine.hold(key).is_some_and(|hold| hold.mode == Mode::Exclusive)
+        self.exclusive(key).is_some()
     }
 
     /// Whether sizes and objects may be changed for a machine's node.

@@ -76,7 +76,8 @@ impl File {
         drop(extend);
         if dirty {
             let basis = self.held.state.lock().basis;
-            let alone = holds.is_based_on_exclusive(self.key(), basis);
+            // Only the size that was read under the present exclusive hold is the true one.
+            let alone = basis.is_some_and(|basis| holds.exclusive(self.key()) == Some((basis.node, basis.number)));
             let size = self.size.load(Ordering::Acquire);
             // Objects that cannot be cut now are cut by the next node that makes the file longer.
             if alone && !self.cut(&self.view(), size, size).is_empty() {

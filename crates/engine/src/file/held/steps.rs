@@ -95,7 +95,7 @@ impl File {
         match event {
             Ok(event) => Stepped::Event(event),
             Err(error) if error.is_gone() => {
-                self.held.is_removed(matches!(step, Step::Publish { changed: true, .. }));
+                self.held.note_removal(matches!(step, Step::Publish { changed: true, .. }));
                 Stepped::Event(Event::Gone(key))
             }
             // Neither the pointer nor an old record is needed.
