@@ -110,7 +110,8 @@ pub struct Permit {
     pub generation: u64,
     /// Whether the file may grow, with its size set later. Not before a `Settle` if a truncation is marked.
     pub grows: bool,
-    /// Whether the objects may show a larger size than the stub: a node that may be over held the file alone.
+    /// Whether the objects may show a larger size than the stub: a node that may be over held the file alone, or is over
+    /// and wrote it beside this one.
     pub behind: bool,
 }
 

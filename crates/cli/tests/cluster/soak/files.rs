@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The directory of the mount that has them.
 pub const DIRECTORY: &str = "soak";
@@ -17,6 +17,8 @@ pub const DIRECTORY: &str = "soak";
 const SIZE_MAX: u64 = 3_000_000;
 /// Time after which the work of a dead daemon is over.
 const LATE: Duration = Duration::from_millis(500);
+/// Time after a failed write in which it may still take effect: until its node is over, and a slow machine has noticed.
+const UNSETTLED: Duration = Duration::from_secs(15);
 /// Bytes that stay in a stub, records, bytes of several stripes.
 const LENGTHS: [usize; 5] = [1, 700, 5000, 47_008, 1_300_000];
 /// The last steps of a file are shown with what is wrong.
@@ -43,8 +45,8 @@ struct Kept {
 
 /// Possible states after a failed call.
 enum Doubt {
-    /// Each byte is as before or as it was to be.
-    Mixed(Vec<u8>),
+    /// Each byte is as before or as it was to be; since the call.
+    Mixed(Vec<u8>, Instant),
     /// All bytes are as before, or all as they were to be.
     Replaced(Vec<u8>),
     Named(String),
@@ -121,6 +123,7 @@ impl Known {
     ) -> std::result::Result<Option<std::io::Error>, String> {
         if self.doubt.is_some() {
             match self.settle(node) {
+                Ok(()) if self.doubt.is_some() => return Ok(None),
                 Ok(()) => self.note(node, "looked", "settled"),
                 Err(Trouble::Failed(error)) => return Ok(Some(error)),
                 Err(Trouble::Wrong(what)) => return Err(self.shown(node, &what)),
@@ -180,6 +183,9 @@ impl Known {
     /// The difference that was found.
     pub fn is_whole(&mut self, node: &Node<'_>) -> std::result::Result<(), String> {
         self.kept = None;
+        if let Some(Doubt::Mixed(_, since)) = &self.doubt {
+            std::thread::sleep(UNSETTLED.saturating_sub(since.elapsed()));
+        }
         let whole = if self.doubt.is_some() { self.settle(node) } else { self.read(node, 0, usize::MAX) };
         whole.map_err(|trouble| {
             let what = match trouble {
@@ -260,7 +266,7 @@ impl Known {
                 Some(Doubt::Named(to))
             }
             Step::Replace(bytes) => Some(Doubt::Replaced(bytes)),
-            other => Some(Doubt::Mixed(other.applied(&self.bytes))),
+            other => Some(Doubt::Mixed(other.applied(&self.bytes), Instant::now())),
         }
     }
 
@@ -300,7 +306,7 @@ impl Known {
         Trouble::Failed(error)
     }
 
-    /// Looks what became of a call that failed.
+    /// Checks what became of a call that failed. A write stays in doubt for a while.
     fn settle(&mut self, node: &Node<'_>) -> std::result::Result<(), Trouble> {
         match self.doubt.take() {
             Some(Doubt::Named(to)) => {
@@ -317,9 +323,10 @@ impl Known {
                 }
                 self.read(node, 0, usize::MAX)
             }
-            Some(Doubt::Mixed(new)) => {
+            Some(Doubt::Mixed(new, since)) => {
+                let is_settled = since.elapsed() >= UNSETTLED;
                 let read = self.read_all_from(node, 0, usize::MAX);
-                let read = read.inspect_err(|_| self.doubt = Some(Doubt::Mixed(new.clone())))?;
+                let read = read.inspect_err(|_| self.doubt = Some(Doubt::Mixed(new.clone(), since)))?;
                 let (least, most) = (self.bytes.len().min(new.len()), self.bytes.len().max(new.len()));
                 let may_be = |(at, byte): (usize, &u8)| self.bytes.get(at) == Some(byte) || new.get(at) == Some(byte);
                 if !(least..=most).contains(&read.len()) || !read.iter().enumerate().all(may_be) {
@@ -329,7 +336,10 @@ impl Known {
                         differs(&read, &new, 0)
                     )));
                 }
-                self.bytes = read;
+                match is_settled {
+                    true => self.bytes = read,
+                    false => self.doubt = Some(Doubt::Mixed(new, since)),
+                }
                 Ok(())
             }
             Some(Doubt::Replaced(new)) => {

@@ -291,6 +291,11 @@ impl File {
         self.behind = true;
     }
 
+    /// Another node is over. It may have written beyond the size of the stub under a hold beside this one.
+    pub(super) fn other_is_over(&mut self) {
+        self.behind |= self.hold.is_some_and(|hold| hold.mode == Mode::Write);
+    }
+
     /// The session has begun: the table shows what was registered.
     pub(super) fn registered(&mut self) {
         self.provisional = false;

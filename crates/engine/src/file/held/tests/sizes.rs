@@ -10,6 +10,15 @@ fn grown(a: &One, pieces: u8) -> Vec<u8> {
     (0..pieces).flat_map(|n| vec![n + 1; PIECE]).collect()
 }
 
+/// Writes bytes into the objects alone, as a node does that ends before it sets the size.
+fn lands(a: &One, offset: u64, byte: u8) {
+    let view = a.file.view();
+    for piece in view.layout.as_ref().expect("objects").mirrors[0].pieces(0, offset, PIECE as u64) {
+        let (at, bytes) = (piece.object_offset, vec![byte; piece.len as usize]);
+        view.slot(piece.at).run(a.file.pool(), move |object| object.write_at(at, &bytes)).expect("room");
+    }
+}
+
 /// [S-330]
 #[test]
 fn another_node_gets_the_size_by_a_recall_or_a_close() {
@@ -103,6 +112,45 @@ fn a_failed_write_beside_another_writer_cuts_none_of_its_bytes() {
     a.holds.settle_sizes();
     a.file.settle().unwrap();
     assert!(world.node(3).bytes() == all, "they were acknowledged");
+}
+
+/// [S-201]
+#[test]
+fn a_failed_write_cuts_nothing_by_the_size_of_an_earlier_hold() {
+    let (world, a, b) = two();
+    let mut all = grown(&a, 20);
+    b.writes(all.len() as u64, 21, PIECE);
+    all.resize(all.len() + PIECE, 21);
+    drop(a.bytes());
+    lands(&a, all.len() as u64, 9);
+    a.file.defer_cut(&a.holds);
+    b.writes(all.len() as u64, 22, PIECE);
+    all.resize(all.len() + PIECE, 22);
+    // The exclusive hold comes, and no operation has read the size under it.
+    a.holds.feed(a.member.node(), Event::Want(a.file.key(), Use::Alone));
+    while !a.holds.is_exclusive(a.file.key()) {
+        std::thread::yield_now();
+    }
+    a.holds.settle_sizes();
+    assert!(world.node(3).bytes() == all, "they were acknowledged");
+}
+
+/// [S-330]
+#[test]
+fn what_a_node_wrote_beside_others_shows_once_it_is_over_and_stays() {
+    let (world, a, b) = two();
+    let mut all = grown(&a, 20);
+    b.writes(all.len() as u64, 21, PIECE);
+    all.resize(all.len() + PIECE, 21);
+    drop(a.bytes());
+    lands(&a, all.len() as u64, 9);
+    assert!(b.bytes() == all, "it may still end as before");
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    all.resize(all.len() + PIECE, 9);
+    assert!(b.bytes() == all);
+    drop(b.file.alone().expect("settles"));
+    assert!(b.bytes() == all && world.node(3).bytes() == all);
 }
 
 /// [S-330]
