@@ -140,7 +140,7 @@ struct Server {
     parts: Parts,
     options: Options,
     /// Open files by inode.
-    open: open::OpenFiles,
+    open: Arc<open::OpenFiles>,
     /// Open files by handle.
     handles: Handles<open::Handle>,
     directories: Handles<serve::OpenDirectory>,

@@ -7,7 +7,7 @@
 //! `ENTREPOT_BENCH_COUNT=1` counts calls instead, once per row: calls of the kernel to the hosts' clients of GlusterFS,
 //! and calls of these to the bricks. The counts are the same on a machine with other load.
 
-mod calls;
+pub mod calls;
 pub mod work;
 
 use crate::agent::{Agent, Call};

@@ -2,6 +2,7 @@
 //! reason where there is no root, GlusterFS or Redis, or where no namespaces are allowed.
 
 mod accounting;
+mod again;
 mod agent;
 mod appends;
 mod audit;

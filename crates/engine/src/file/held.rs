@@ -10,6 +10,7 @@
 //! Under a mode that caches, size and layout are those of memory. Under `Write` the size in the stub may have grown.
 
 mod change;
+mod content;
 mod driver;
 mod sizes;
 mod steps;
@@ -28,7 +29,7 @@ use policy::holders::node::{Event, Permit, Use};
 use policy::layout::{Layout, MirrorState};
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest wait for other nodes before a call fails. It exceeds the wait for a provisional hold without the store.
@@ -65,6 +66,9 @@ pub(super) struct Held {
     changed: Condvar,
     /// One change of the layout at a time.
     turn: Mutex<()>,
+    /// Whether the machine counts the file as closed, although it is in memory.
+    rests: AtomicBool,
+    content: Mutex<Option<content::Content>>,
 }
 
 #[derive(Default)]
@@ -166,6 +170,9 @@ impl File {
         let mut forgotten = false;
         loop {
             let node = holds.node()?;
+            if self.held.rests.load(Ordering::Acquire) {
+                holds.set_rest(self, false);
+            }
             let woken = self.held.state.lock().woken;
             if let Some(right) = holds.begin(self.key(), usage) {
                 match self.follow(&right) {
@@ -193,6 +200,17 @@ impl File {
     pub(super) fn right_now(&self, holds: &Holds, usage: Use) -> Option<Right> {
         let right = holds.begin(self.key(), usage)?;
         (self.held.state.lock().basis == Some(right.basis())).then_some(right)
+    }
+
+    /// Lets the hold go at a recall as that of a closed file, until the next operation. Its state stays in memory.
+    pub fn rest(&self) {
+        self.holds().iter().for_each(|holds| holds.set_rest(self, true));
+    }
+
+    /// Node and number of the present hold, if no other node changes the content under it.
+    pub fn caching_hold(&self) -> Option<(Node, u64)> {
+        let right = self.right_now(self.holds()?, Use::Read)?;
+        right.permit.mode.caches().then_some((right.node, right.permit.number))
     }
 
     /// Whether the result of an operation may be acknowledged; otherwise it must be repeated. Waits while the lease may

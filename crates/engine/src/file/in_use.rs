@@ -144,7 +144,7 @@ impl Drop for File {
     fn drop(&mut self) {
         self.settle_mark();
         if let Some(holds) = self.holds() {
-            holds.closed(self.key(), &self.this);
+            holds.closed(self);
         }
         if self.lost_its_last_link.load(Ordering::Acquire)
             && let Err(error) = self.remove_objects()

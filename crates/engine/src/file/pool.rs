@@ -6,6 +6,7 @@ use crate::cache::BlockCache;
 use crate::events::Events;
 use meta::places::Places;
 use meta::quota::Quotas;
+use object::admission::Admission;
 use object::target::Targets;
 use parking_lot::Mutex;
 use policy::layout::{Placement, Position};
@@ -14,6 +15,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+
+/// Limit of the contents of small files in memory. A guess.
+const CONTENTS_MAX: u64 = 64 << 20;
 
 /// Handling of mirrors in a write to a file with several of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub struct Pool {
     pub observer: Arc<dyn Observer>,
     /// Log of decisions and changes of state.
     pub events: Arc<Events>,
+    /// Admission of contents of small files in memory.
+    pub contents: Arc<Admission>,
     /// The block cache, where configured.
     pub cache: OnceLock<Arc<BlockCache>>,
     /// Advisers that adapt the volume to its load; set before it is mounted.
@@ -164,6 +170,7 @@ impl Pool {
             inline_bytes_max: 0,
             inline_bytes_before: 0,
             stub_bytes_stay_until: AtomicU64::new(0),
+            contents: Admission::new(CONTENTS_MAX, 0),
             clock: Box::new(|| Time(1)),
             garbage: Arc::new(Forgotten),
             recovery: OnceLock::new(),

@@ -50,9 +50,7 @@ impl File {
         may_wait: bool,
     ) -> Result<(), Failure> {
         if view.layout.is_none() {
-            let read = self.stub.read_at(offset, buf).map_err(Failure::Final)?;
-            buf[read..].fill(0);
-            return Ok(());
+            return self.read_stub(offset, buf).map_err(Failure::Final);
         }
         let preferred = self.preferred(view, offset, buf.len()).unwrap_or(0);
         if self.is_parallel(view, preferred, offset, buf.len())

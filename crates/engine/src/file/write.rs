@@ -279,7 +279,11 @@ impl File {
         let extend = self.extend.lock();
         let size = self.size.load(Ordering::Acquire);
         if end > size {
-            let set = || self.lengthen(end).inspect(|()| self.stub_changed());
+            let set = || {
+                let set = self.lengthen(end);
+                self.stub_changed();
+                set
+            };
             if let Err(e) = self.charged(size, end, set) {
                 drop(extend);
                 self.landed_in_vain();

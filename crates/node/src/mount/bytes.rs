@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::front::{ReadRequest, WriteRequest};
 use super::metadata::STATS_ID;
 use super::mode::may_fill_pages;
-use super::open::Handle;
+use super::open::{Handle, Open};
 use engine::cache::Stream;
 use engine::file::{Access, Happened, InlineRead, InlineWrite, OnDeadline, Reading as Cached, Resume};
 use engine::stats::Position;
@@ -108,7 +108,7 @@ impl SlowWrite {
             Err(_) => {
                 let refused = Err(Errno::NOSPC.into());
                 self.handle.open.file.tell_written(access, &refused);
-                answer_write(refused, self.data.len(), self.answer);
+                answer_write(&self.handle.open, refused, self.data.len(), self.answer);
             }
         }
     }
@@ -129,7 +129,7 @@ impl SlowWrite {
                 return again.keep(access, |resume| adviser.hold(&file, access, Some(since.elapsed()), resume));
             }
             file.tell_written(access, &done);
-            answer_write(done, data.len(), answer);
+            answer_write(&handle.open, done, data.len(), answer);
         });
     }
 }
@@ -237,7 +237,7 @@ impl Server {
                 return answer.give(Err(error));
             }
         }
-        let file = handle.open.file.clone();
+        let (open, file) = (handle.open.clone(), handle.open.file.clone());
         // The kernel's size of a shared file covers only this node's writes.
         let appends = appends && file.is_shared();
         let access = Access { write: true, offset, len: data.len() as u64 };
@@ -253,13 +253,13 @@ impl Server {
             return slowly(answer).hand_over();
         }
         if let Some(done) = file.write_in_stub(offset, data) {
-            return answer_write(done, data.len(), answer);
+            return answer_write(&open, done, data.len(), answer);
         }
         let writing = Arc::new(Writing(Mutex::new(Some(answer))));
         let done = file.write_inline(offset, data, writing.clone());
         let Some(answer) = writing.0.lock().take() else { return };
         match done {
-            InlineWrite::Done(done) => answer_write(done, data.len(), answer),
+            InlineWrite::Done(done) => answer_write(&open, done, data.len(), answer),
             InlineWrite::Taken => {} // unreachable: the watchdog takes the answer with the request
             InlineWrite::NotNow => slowly(answer).hand_over(),
         }
@@ -288,10 +288,14 @@ fn answer_read(
     answer.give(read.map_err(|error| {
         let error = error.borrow();
         tracing::debug!(%error, node = handle.open.id, offset, "read failed");
+        handle.open.note_failure();
         error.errno()
     }));
 }
 
-fn answer_write(done: crate::Result<()>, len: usize, answer: Answer<ReplyWrite>) {
-    answer.give(done.map(|()| len).map_err(|error| error.errno()));
+fn answer_write(open: &Open, done: crate::Result<()>, len: usize, answer: Answer<ReplyWrite>) {
+    answer.give(done.map(|()| len).map_err(|error| {
+        open.note_failure();
+        error.errno()
+    }));
 }

@@ -53,6 +53,11 @@ impl Later {
         }
     }
 
+    /// Whether work is executed at once.
+    pub fn has_ended(&self) -> bool {
+        self.state.lock().has_ended
+    }
+
     /// Executes all waiting work now, and later work at once.
     pub fn end(&self) {
         let mut state = self.state.lock();

@@ -1,6 +1,7 @@
 //! Open files: one entry per inode, with its users.
 
 mod handle;
+mod kept;
 
 pub use handle::{Handle, is_writable};
 
@@ -10,6 +11,7 @@ use super::{File, Server};
 use crate::Result;
 use engine::cache::WeakStream;
 use engine::file::{Creation, Happened, Payer};
+use kept::{Keep, Kept};
 use meta::namespace::{FRESH, LOST, Node, NodeId, Removed};
 use object::host;
 use object::host::{fstat, remembered};
@@ -47,6 +49,7 @@ pub struct Open {
     pinned: Mutex<Option<Instant>>,
     /// Latest attributes, where another node may remove the file: its file system may return none afterwards.
     last: Mutex<Option<Stat>>,
+    keep: Keep,
 }
 
 impl Open {
@@ -68,6 +71,11 @@ impl Open {
     fn enter(self: &Arc<Self>) -> Arc<Open> {
         self.users.fetch_add(1, Ordering::AcqRel);
         self.clone()
+    }
+
+    /// Whether the file is only kept open.
+    fn rests(&self) -> bool {
+        self.users.load(Ordering::Acquire) == 0
     }
 
     /// Whether a name of the file was removed on this node.
@@ -115,11 +123,13 @@ pub struct OpenFiles {
     shards: Vec<Mutex<HashMap<NodeId, Arc<Open>>>>,
     /// Set if the namespace's file system has no birth times. One request shows that, since it may reach a server.
     no_births: AtomicBool,
+    kept: Kept,
 }
 
 impl Default for OpenFiles {
     fn default() -> OpenFiles {
-        OpenFiles { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), no_births: AtomicBool::new(false) }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        OpenFiles { shards, no_births: AtomicBool::new(false), kept: Kept::default() }
     }
 }
 
@@ -128,9 +138,14 @@ impl OpenFiles {
         &self.shards[id as usize % SHARDS]
     }
 
-    /// The open file of a node, without becoming a user.
+    /// The open file of a node, without becoming a user. A file that is only kept open may be outdated.
     pub fn get(&self, id: NodeId) -> Option<Arc<Open>> {
-        self.shard(id).lock().get(&id).cloned()
+        self.shard(id).lock().get(&id).filter(|open| !open.rests()).cloned()
+    }
+
+    /// Whether a file is open without a user.
+    pub fn rests(&self, id: NodeId) -> bool {
+        self.shard(id).lock().get(&id).is_some_and(|open| open.rests())
     }
 
     fn born_ns(&self, stub: &OwnedFd) -> u64 {
@@ -224,7 +239,9 @@ impl Server {
                 file.set_payer(Arc::downgrade(&payer));
                 let lost_name_here = AtomicBool::new(false);
                 let (made, pinned, last) = (Mutex::default(), Mutex::default(), Mutex::default());
-                let open = Open { id, file, stub, born_ns, holders, users, lost_name_here, newest, made, pinned, last };
+                let keep = Keep::default();
+                let open =
+                    Open { id, file, stub, born_ns, holders, users, lost_name_here, newest, made, pinned, last, keep };
                 free.insert(Arc::new(open)).clone()
             }
         };
@@ -246,6 +263,10 @@ impl Server {
         }
         // Marks a change before the inode stops counting as in use.
         drop(self.parts.namespace.changing());
+        if let Some(since) = self.open.keeps(open, &self.later) {
+            drop(shard);
+            return self.open.will_close(open.id, since, &self.later);
+        }
         shard.remove(&open.id);
         drop(shard);
         self.counts_no_more_if_nameless(open);

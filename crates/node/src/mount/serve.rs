@@ -99,7 +99,8 @@ impl FileSystem for Server {
         if is_virtual(parent, name) {
             return Ok((no_attributes(STATS_ID), Generation(0)));
         }
-        let in_use = |stat: &Stat| self.parts.files.may_be_in_use(stat.st_dev, stat.st_ino);
+        let rests = |stat: &Stat| self.open.rests(self.parts.namespace.id_of(stat.st_ino));
+        let in_use = |stat: &Stat| self.parts.files.may_be_in_use(stat.st_dev, stat.st_ino) && !rests(stat);
         self.entry(self.pin(parent, name, self.parts.namespace.lookup_with(parent, name, in_use)))
     }
 

@@ -71,6 +71,11 @@ impl Calls {
         Calls { sent: self.sent * factor, ..self }
     }
 
+    /// The kernel's calls of one name.
+    pub fn of_name(&self, name: &str) -> f64 {
+        self.asked.get(name).copied().unwrap_or(0.0)
+    }
+
     /// Sum of the kernel's calls.
     pub fn asked(&self) -> f64 {
         self.asked.values().sum()

@@ -255,7 +255,7 @@ impl Holds {
             let busy = std::mem::take(&mut inner.busy);
             (inner.node, inner.machine) = (me, Holder::new(self.config, me));
             let mut old = vec![self.carry(&mut inner)];
-            for (key, _) in &files {
+            for (key, _) in files.iter().filter(|(_, file)| !file.held.rests.load(Ordering::Acquire)) {
                 inner.machine.handle(self.port.now(), Event::Opened(*key));
                 old.push(self.carry(&mut inner));
             }
@@ -282,14 +282,28 @@ impl Holds {
         self.inner.lock().machine.take_new(key)
     }
 
-    /// A file was dropped.
-    pub(in crate::file) fn closed(&self, key: u64, file: &Weak<File>) {
+    /// Counts a file in memory as closed, or as open again.
+    pub(super) fn set_rest(&self, file: &File, rests: bool) {
         let mut inner = self.inner.lock();
-        if inner.files.get(&key).is_some_and(|known| known.ptr_eq(file)) {
+        if file.held.rests.swap(rests, Ordering::AcqRel) != rests {
+            let key = file.key();
+            inner.machine.handle(self.port.now(), if rests { Event::Closed(key) } else { Event::Opened(key) });
+            let old = self.carry(&mut inner);
+            drop(inner);
+            drop(old);
+        }
+    }
+
+    /// A file was dropped.
+    pub(in crate::file) fn closed(&self, file: &File) {
+        let (key, mut inner) = (file.key(), self.inner.lock());
+        if inner.files.get(&key).is_some_and(|known| known.ptr_eq(&file.this)) {
             inner.files.remove(&key);
         }
         drop(inner);
-        self.feed_any(Event::Closed(key));
+        if !file.held.rests.load(Ordering::Acquire) {
+            self.feed_any(Event::Closed(key));
+        }
     }
 
     /// The file of an inode number, if it is in use.

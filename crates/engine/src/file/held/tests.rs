@@ -172,6 +172,7 @@ pub(in crate::file) struct World {
     pub stub: Arc<MemoryStub>,
     media: [MemoryMedium; 3],
     shared: Arc<Shared>,
+    config: Config,
 }
 
 pub(in crate::file) struct One {
@@ -189,8 +190,12 @@ impl Drop for One {
 
 impl World {
     pub fn new() -> World {
+        World::with(CONFIG)
+    }
+
+    fn with(config: Config) -> World {
         let shared = Shared {
-            table: Mutex::new(Table::new(CONFIG.session)),
+            table: Mutex::new(Table::new(config.session)),
             run: AtomicU64::new(1),
             began: Instant::now(),
             over: Mutex::default(),
@@ -199,7 +204,7 @@ impl World {
             recalls: AtomicU32::new(0),
             hides: AtomicBool::new(false),
         };
-        World { stub: Arc::default(), media: [1, 2, 3].map(MemoryMedium::new), shared: Arc::new(shared) }
+        World { stub: Arc::default(), media: [1, 2, 3].map(MemoryMedium::new), shared: Arc::new(shared), config }
     }
 
     pub fn node(&self, number: u32) -> One {
@@ -229,7 +234,7 @@ impl World {
         let pool =
             Pool { inline_bytes_max: INLINE, mirror_writes: MirrorWrites::Sync, ..Pool::new(targets, next, place) };
         let (port, cluster): (Arc<dyn Port>, Arc<dyn Cluster>) = (member.clone(), member.clone());
-        let holds = Holds::start(port, cluster.clone(), CONFIG).expect("starts");
+        let holds = Holds::start(port, cluster.clone(), self.config).expect("starts");
         self.shared.holds.lock().insert(Node(number), Arc::downgrade(&holds));
         assert!(pool.cluster.set(cluster).is_ok() && pool.holds.set(holds.clone()).is_ok());
         let pool = Arc::new(pool);
@@ -432,6 +437,34 @@ fn a_held_file_takes_no_request_and_no_call_for_an_operation() {
     assert_eq!(world.stub.calls() - before, 0);
     a.file.settle().unwrap();
     assert_eq!(world.stub.size().unwrap(), 21_010);
+}
+
+/// [S-330]
+#[test]
+fn a_resting_file_needs_no_call_until_another_node_takes_its_hold() {
+    let world = World::with(Config::default());
+    let a = world.node(1);
+    a.writes(0, 1, 500);
+    assert!(a.bytes() == expected(&[(1, 500)]));
+    let (hold, calls) = (a.file.caching_hold(), world.stub.calls());
+    assert!(hold.is_some());
+    a.file.rest();
+    assert!(a.bytes() == expected(&[(1, 500)]) && a.file.caching_hold() == hold);
+    assert_eq!(world.stub.calls(), calls);
+    a.file.rest();
+    let b = world.node(2);
+    b.writes(100, 2, 10);
+    assert_eq!(world.shared.table.lock().holders(a.file.key()), 1, "it is closed for others");
+    let all = expected(&[(1, 100), (2, 10), (1, 390)]);
+    assert!(a.bytes() == all && a.file.caching_hold() != hold);
+    a.writes(0, 3, 1);
+    assert!(a.bytes() == [&[3], &all[1..]].concat(), "own writes show");
+    a.file.rest();
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    b.writes(1, 4, 1);
+    a.joins_again(3);
+    assert!(a.bytes() == [&[3, 4], &all[2..]].concat(), "so do others' under a new number");
 }
 
 /// [S-204]

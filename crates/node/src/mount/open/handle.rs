@@ -200,7 +200,7 @@ impl Server {
         if matches!(mode, Mode::Passed { .. }) {
             self.parts.stats.add(Metric::PassthroughOpens, 1);
         }
-        if open.file.is_shared() {
+        if open.file.is_shared() && !open.takes_pages() {
             fopen &= !FopenFlags::FOPEN_KEEP_CACHE; // other nodes may have written since
         }
         if (!writable || !striped) && !open.file.is_shared() {

@@ -22,6 +22,8 @@ enum Op {
     },
     Move,
     Read,
+    /// The file is closed, and stays in memory.
+    Rest,
     Settle,
     /// The store carries a request out, and its answer is lost.
     LoseAnswer {
@@ -59,6 +61,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Move),
         3 => Just(Op::Read),
         1 => Just(Op::Settle),
+        1 => Just(Op::Rest),
         1 => (0u64..4).prop_map(|nth| Op::LoseAnswer { nth }),
         1 => Just(Op::Expel),
     ]
@@ -179,6 +182,7 @@ impl Swarm {
                 let differs = read.iter().zip(&self.model).position(|(one, other)| one != other);
                 assert_eq!((differs, read.len()), (None, self.model.len()));
             }
+            Op::Rest => self.nodes[i].file.rest(),
             Op::Settle => self.settle_all(),
             Op::LoseAnswer { nth } => *self.nodes[i].member.loses.lock() = (*nth, 1),
             Op::Expel => self.expel(i),
