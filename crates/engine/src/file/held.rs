@@ -101,6 +101,13 @@ struct State {
 }
 
 impl State {
+    /// Under a new number of the node: other nodes have settled the size of the lost one.
+    fn drop_what_others_settled(&mut self, node: Node) {
+        if self.basis.is_some_and(|basis| basis.node < node) {
+            (self.behind, self.dirty) = (false, false);
+        }
+    }
+
     /// Whether the state was loaded under this number of the node.
     fn was_used_by(&self, node: Node) -> bool {
         self.basis.is_some_and(|basis| basis.node == node)
@@ -295,10 +302,7 @@ impl File {
         let layout = self.layout();
         check_inline(&*self.stub, &self.pool, layout.is_none(), size)?;
         let mut state = self.held.state.lock();
-        if state.basis.is_some_and(|basis| basis.node != node) {
-            // Other nodes settled the size of the lost number.
-            (state.behind, state.dirty) = (false, false);
-        }
+        state.drop_what_others_settled(node);
         let clean = cut.is_none() && !state.dirty && loaded.is_some_and(|(_, stamp)| stamp != 0);
         let behind = state.behind;
         (state.loaded, state.searched) = (loaded, false);

@@ -48,7 +48,8 @@ impl File {
     /// Returns whether the stub has it.
     pub(in crate::file) fn settle_held(&self, holds: &Holds, node: Node) -> Result<bool> {
         let (behind, dirty, stale_cut) = {
-            let state = self.held.state.lock();
+            let mut state = self.held.state.lock();
+            state.drop_what_others_settled(node);
             (state.behind, state.dirty, state.stale_cut.is_some())
         };
         if !(behind || dirty || stale_cut) {

@@ -225,3 +225,18 @@ proptest! {
         (0..NODES).for_each(|i| swarm.run(i, &Op::Read));
     }
 }
+
+/// A node that was expelled cannot load its next hold, and then has to lower it. [S-204]
+#[test]
+fn a_size_of_a_lost_number_is_not_set_under_the_next() {
+    let mut swarm = Swarm::new();
+    let ops = [
+        (0, Op::Write { at: 6849, len: 1927 }),
+        (2, Op::Append { len: 2209 }),
+        (2, Op::Expel),
+        (0, Op::Truncate { size: 0 }),
+        (2, Op::Unanswered { op: Box::new(Op::Write { at: 0, len: 1 }), nth: 2, calls: 1 }),
+        (0, Op::Append { len: 1 }),
+    ];
+    ops.iter().for_each(|(i, op)| swarm.run(*i, op));
+}
