@@ -182,7 +182,7 @@ impl File {
             }
             let woken = self.held.state.lock().woken;
             if let Some(right) = holds.begin(self.key(), usage) {
-                match self.follow(&right) {
+                match self.follow(&right, usage) {
                     Ok(()) => return Ok(right),
                     // The hold may be that of a removed file whose inode number this one has.
                     Err(Error::BadLayout(_)) if !std::mem::replace(&mut forgotten, true) => {
@@ -227,7 +227,7 @@ impl File {
     }
 
     /// Loads the state in memory for a right, unless it belongs to the same hold already.
-    fn follow(&self, right: &Right) -> Result<()> {
+    fn follow(&self, right: &Right, usage: Use) -> Result<()> {
         let _record = self.record.lock();
         if self.held.state.lock().basis == Some(right.basis()) {
             return Ok(());
@@ -236,7 +236,11 @@ impl File {
         match is_new && self.layout().is_none() {
             // The state in memory is that of an empty file.
             true => self.held.state.lock().loaded = Some((0, 0)),
-            false => self.load_generation(right.node, right.permit.generation, true)?,
+            false => {
+                let reads = right.permit.mode.caches() && usage == Use::Read;
+                let reader = reads.then_some((right.node, right.permit.number));
+                self.load_generation(right.node, right.permit.generation, true, reader)?;
+            }
         }
         self.held.state.lock().basis = Some(right.basis());
         Ok(())
@@ -276,9 +280,9 @@ impl File {
         Some(Record { stamp, layout: self.layout().map(|layout| Layout::clone(&layout)) })
     }
 
-    /// Loads layout, size and marks. `whole`: not only what other holders may have changed beside this node's hold. The
-    /// caller holds `record`, or the file alone.
-    fn load_generation(&self, node: Node, generation: u64, whole: bool) -> Result<()> {
+    /// Loads layout, size and marks. `whole`: not only what other holders may have changed beside this node's hold.
+    /// `reader`: a hold under which the content is read next. The caller holds `record`, or the file alone.
+    fn load_generation(&self, node: Node, generation: u64, whole: bool, reader: Option<(Node, u64)>) -> Result<()> {
         let mut loaded = self.held.state.lock().loaded;
         let is_new = whole || loaded.is_none_or(|(of, _)| of != generation);
         if !is_new && self.holds().is_some_and(|holds| holds.is_exclusive(self.key())) {
@@ -298,8 +302,9 @@ impl File {
         let cut = if self.layout().is_some() { self.stub.cut_to()? } else { None };
         // A settlement or a write between the size of the stub and that of memory would be undone.
         let _extend = self.extend.lock();
-        let size = self.stub.size()?;
         let layout = self.layout();
+        let reader = reader.filter(|_| layout.is_none());
+        let size = reader.map_or_else(|| self.stub.size(), |hold| self.size_with_content(hold))?;
         check_inline(&*self.stub, &self.pool, layout.is_none(), size)?;
         let mut state = self.held.state.lock();
         state.drop_what_others_settled(node);

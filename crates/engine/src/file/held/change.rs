@@ -99,7 +99,7 @@ impl File {
         let turn = Turn { file: self, node, _one: one };
         let io = self.io.write();
         let whole = self.held.state.lock().searched;
-        self.load_generation(node, generation - 1, whole)?;
+        self.load_generation(node, generation - 1, whole, None)?;
         Ok(Some(Exclusive::under_claim(self, io, turn)).filter(|_| needed(&self.view())))
     }
 

@@ -29,27 +29,42 @@ fn fill(buf: &mut [u8], bytes: &[u8], offset: u64) {
 impl File {
     /// Reads from a stub that has the content of the file. Bytes beyond its end are zeros.
     pub(in crate::file) fn read_stub(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let size = self.size();
-        let Some(hold) = self.caching_hold().filter(|_| size <= FILE_MAX) else {
-            let read = self.stub.read_at(offset, buf)?;
-            buf[read..].fill(0);
-            return Ok(());
-        };
-        let mut kept = self.held.content.lock();
-        // A change is counted when it is over.
+        let hold = self.caching_hold().filter(|_| self.size() <= FILE_MAX);
         let changes = self.stub_unsynced.changes();
-        if let Some(content) = kept.as_ref().filter(|content| (content.hold, content.changes) == (hold, changes)) {
+        let is_kept = |content: &&Content| hold == Some(content.hold) && content.changes == changes;
+        if let Some(content) = self.held.content.lock().as_ref().filter(is_kept) {
             fill(buf, &content.bytes, offset);
             return Ok(());
         }
-        let mut bytes = vec![0; size as usize];
-        let read = self.stub.read_at(0, &mut bytes)?;
-        bytes.truncate(read);
-        fill(buf, &bytes, offset);
-        *kept = match self.pool.contents.take(0, size) {
-            Ok(held) if self.stub_unsynced.changes() == changes => Some(Content { hold, changes, bytes, _held: held }),
-            _ => None,
-        };
+        match hold.map_or(Ok(None), |hold| self.read_content(hold))? {
+            Some(bytes) => fill(buf, &bytes, offset),
+            None => {
+                let read = self.stub.read_at(offset, buf)?;
+                buf[read..].fill(0);
+            }
+        }
         Ok(())
+    }
+
+    /// Size of a stub, with the content if it is small.
+    pub(super) fn size_with_content(&self, hold: (Node, u64)) -> Result<u64> {
+        self.read_content(hold)?.map_or_else(|| self.stub.size(), |bytes| Ok(bytes.len() as u64))
+    }
+
+    /// Reads the content of a stub and keeps it; `None` if it is large.
+    fn read_content(&self, hold: (Node, u64)) -> Result<Option<Vec<u8>>> {
+        // A change is counted when it is over.
+        let changes = self.stub_unsynced.changes();
+        let mut bytes = vec![0; FILE_MAX as usize + 1];
+        let read = self.stub.read_at(0, &mut bytes)?;
+        if read > FILE_MAX as usize {
+            return Ok(None);
+        }
+        bytes.truncate(read);
+        bytes.shrink_to_fit();
+        let held = self.pool.contents.take(0, read as u64).ok();
+        let kept = held.map(|held| Content { hold, changes, bytes: bytes.clone(), _held: held });
+        *self.held.content.lock() = kept.filter(|_| self.stub_unsynced.changes() == changes);
+        Ok(Some(bytes))
     }
 }
