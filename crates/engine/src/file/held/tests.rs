@@ -54,6 +54,12 @@ impl Shared {
         Time::from_secs(1) + Time(self.began.elapsed().as_nanos() as u64)
     }
 
+    /// The store begins another run without data.
+    fn begins_anew(&self) {
+        *self.table.lock() = Table::new(CONFIG.session);
+        self.run.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Ends the lease of a node, as the others see it.
     fn end(&self, node: Node) {
         self.over.lock().insert(node);
@@ -287,6 +293,14 @@ impl One {
 
     fn writes(&self, offset: u64, byte: u8, len: usize) {
         self.file.write(offset, &vec![byte; len]).expect("it is written");
+    }
+
+    /// Closes the file and opens it again. A file with a size to be settled stays in memory.
+    fn reopens(&mut self) {
+        let (stub, pool, closed) = (self.file.stub().clone(), self.file.pool().clone(), Arc::downgrade(&self.file));
+        let alone = Pool::new(Targets::new(TargetsOptions::inline()), || 0, PLACE);
+        self.file = File::made(Arc::<MemoryStub>::default(), Arc::new(alone), None);
+        self.file = closed.upgrade().unwrap_or_else(|| File::made(stub, pool, None));
     }
 
     /// Waits for the end of a claim, which ends after its operation.

@@ -123,8 +123,7 @@ fn without_the_store_a_node_goes_on_with_its_holds_and_changes_wait() {
 fn another_run_of_the_store_learns_all_holds_before_it_admits() {
     let (world, a, b) = two();
     a.writes(0, 1, 20_000);
-    *world.shared.table.lock() = Table::new(CONFIG.session);
-    world.shared.run.store(2, Ordering::Release);
+    world.shared.begins_anew();
     b.moves();
     a.writes(100, 2, 100);
     let all = expected(&[(1, 100), (2, 100), (1, 19_800)]);

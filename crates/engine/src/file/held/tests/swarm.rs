@@ -24,6 +24,10 @@ enum Op {
     Read,
     /// The file is closed, and stays in memory.
     Rest,
+    /// The file is closed, and opened again.
+    Reopen,
+    /// The store starts again without its data.
+    NewRun,
     Settle,
     /// The store carries a request out, and its answer is lost.
     LoseAnswer {
@@ -62,6 +66,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::Read),
         1 => Just(Op::Settle),
         1 => Just(Op::Rest),
+        1 => Just(Op::Reopen),
+        1 => Just(Op::NewRun),
         1 => (0u64..4).prop_map(|nth| Op::LoseAnswer { nth }),
         1 => Just(Op::Expel),
     ]
@@ -183,6 +189,8 @@ impl Swarm {
                 assert_eq!((differs, read.len()), (None, self.model.len()));
             }
             Op::Rest => self.nodes[i].file.rest(),
+            Op::Reopen => self.nodes[i].reopens(),
+            Op::NewRun => self.world.shared.begins_anew(),
             Op::Settle => self.settle_all(),
             Op::LoseAnswer { nth } => *self.nodes[i].member.loses.lock() = (*nth, 1),
             Op::Expel => self.expel(i),
