@@ -126,14 +126,13 @@ pub struct OpenFiles {
     kept: Kept,
 }
 
-impl Default for OpenFiles {
-    fn default() -> OpenFiles {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        OpenFiles { shards, no_births: AtomicBool::new(false), kept: Kept::default() }
-    }
-}
-
 impl OpenFiles {
+    /// An empty table; `descriptors` are those for the files of users.
+    pub fn new(descriptors: u64) -> OpenFiles {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        OpenFiles { shards, no_births: AtomicBool::new(false), kept: Kept::new(descriptors) }
+    }
+
     fn shard(&self, id: NodeId) -> &Mutex<HashMap<NodeId, Arc<Open>>> {
         &self.shards[id as usize % SHARDS]
     }

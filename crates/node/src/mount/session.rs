@@ -4,7 +4,7 @@ use super::front::{Mounting, serve};
 use super::later::Later;
 use super::locks::Locks;
 use super::mountpoint::{Ended, Table, clear_stale, connection, control, detach, unmount_unused, widen_read_ahead};
-use super::open::Open;
+use super::open::{Open, OpenFiles};
 use super::removal::{Removal, Steps};
 use super::slow::Slow;
 use super::{Options, Parts, Server};
@@ -95,7 +95,7 @@ impl Mount {
             passthrough: AtomicBool::new(true),
             parts,
             options,
-            open: Default::default(),
+            open: Arc::new(OpenFiles::new(descriptors.files)),
             handles: Default::default(),
             directories: Default::default(),
             texts: Default::default(),

@@ -17,8 +17,12 @@ use std::time::{Duration, Instant};
 /// Time from the last close to the close of the stub. A guess: longer than the pause between two passes over a directory,
 /// and short, since a stub that another node removed occupies space until then.
 const SPAN: Duration = Duration::from_secs(10);
-/// Limit of such files. A guess: each has a descriptor here and in the servers.
-const FILES_MAX: usize = 1024;
+/// Limit of such files. A guess: each has descriptors here and in the servers.
+const FILES_MAX: u64 = 1024;
+/// Limit of descriptors of such a file.
+const DESCRIPTORS_MAX: u64 = 8;
+/// Part of the descriptors for users' files that such files may have: one of these.
+const PART: u64 = 8;
 
 /// State of one file.
 #[derive(Default)]
@@ -32,8 +36,18 @@ pub struct Keep {
 }
 
 /// Files that are kept.
-#[derive(Default)]
-pub struct Kept(Mutex<Queue>);
+pub struct Kept {
+    queue: Mutex<Queue>,
+    files_max: usize,
+}
+
+impl Kept {
+    /// `descriptors`: those for the files of users.
+    pub fn new(descriptors: u64) -> Kept {
+        let files_max = FILES_MAX.min(descriptors / PART / DESCRIPTORS_MAX) as usize;
+        Kept { queue: Mutex::default(), files_max }
+    }
+}
 
 #[derive(Default)]
 struct Queue {
@@ -59,7 +73,7 @@ impl Open {
     /// Whether the file may stay open without a user.
     fn may_rest(&self) -> bool {
         let well = !self.lost_name_here() && !self.keep.has_failed.load(Ordering::Relaxed);
-        well && self.file.caching_hold().is_some()
+        well && self.file.descriptors() < DESCRIPTORS_MAX && self.file.caching_hold().is_some()
     }
 }
 
@@ -74,9 +88,9 @@ impl OpenFiles {
 
     /// Closes a kept file later. The caller has no lock.
     pub(super) fn will_close(self: &Arc<Self>, id: NodeId, since: Instant, later: &Arc<Later>) {
-        let mut queue = self.kept.0.lock();
+        let mut queue = self.kept.queue.lock();
         queue.files.insert((since, id));
-        let first = if queue.files.len() > FILES_MAX { queue.files.pop_first() } else { None };
+        let first = if queue.files.len() > self.kept.files_max { queue.files.pop_first() } else { None };
         let was_swept = std::mem::replace(&mut queue.is_swept, true);
         drop(queue);
         first.into_iter().for_each(|first| self.end_keeping(first));
@@ -93,7 +107,7 @@ impl OpenFiles {
     /// Closes the files whose time is over, or all at the end of the mount.
     fn sweep(self: &Arc<Self>, later: &Arc<Later>) {
         loop {
-            let mut queue = self.kept.0.lock();
+            let mut queue = self.kept.queue.lock();
             let left = queue.files.first().map(|(since, _)| SPAN.saturating_sub(since.elapsed()));
             if let Some(left) = left.filter(|left| !left.is_zero() && !later.has_ended()) {
                 drop(queue);
