@@ -214,6 +214,14 @@ impl File {
         self.holds().iter().for_each(|holds| holds.set_rest(self, true));
     }
 
+    /// Whether the file rests, and nothing is left to be waited for or settled.
+    fn is_idle(&self) -> bool {
+        let settled = |state: &State| !state.behind && !state.dirty && state.stale_cut.is_none();
+        self.held.rests.load(Ordering::Acquire)
+            && self.held.state.try_lock().is_some_and(|state| settled(&state))
+            && self.io.try_write().is_some()
+    }
+
     /// Node and number of the present hold, if no other node changes the content under it.
     pub fn caching_hold(&self) -> Option<(Node, u64)> {
         let right = self.right_now(self.holds()?, Use::Read)?;

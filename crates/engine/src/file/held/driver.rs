@@ -360,6 +360,9 @@ impl Holds {
                 }
                 Action::Members => self.list_members(inner.node),
                 Action::Step { key, step } => match inner.busy.get(&key) {
+                    Some(file) if matches!(step, Step::Drain | Step::Settle) && file.is_idle() => {
+                        inner.machine.handle(self.port.now(), Event::Done(key, true));
+                    }
                     Some(file) => self.push_step(inner.node, file.clone(), step),
                     // The file is closed, so it has no operation, and its size is settled.
                     None => {
