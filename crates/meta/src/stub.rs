@@ -117,6 +117,10 @@ pub trait Stub: Send + Sync + 'static {
     fn touch(&self, modified: Time) -> Result<()>;
     /// Reads bytes of a file that has no layout.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// As `read_at` from the begin. Fewer bytes in one answer are all that there are.
+    fn read_first(&self, buf: &mut [u8]) -> Result<usize> {
+        self.read_at(0, buf)
+    }
     /// Writes bytes of a file that has no layout.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()>;
     /// Frees a range of the stub's own bytes; the size stays.

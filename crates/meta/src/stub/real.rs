@@ -295,6 +295,11 @@ impl Stub for FdStub {
         Ok(done)
     }
 
+    fn read_first(&self, buf: &mut [u8]) -> Result<usize> {
+        let fd = self.fd();
+        Ok(io::retry_on_intr(|| io::pread(&*fd, &mut *buf, 0))?)
+    }
+
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         write_all(self.fd().as_fd(), offset, data)
     }

@@ -56,7 +56,7 @@ impl File {
         // A change is counted when it is over.
         let changes = self.stub_unsynced.changes();
         let mut bytes = vec![0; FILE_MAX as usize + 1];
-        let read = self.stub.read_at(0, &mut bytes)?;
+        let read = self.stub.read_first(&mut bytes)?;
         if read > FILE_MAX as usize {
             return Ok(None);
         }
