@@ -351,8 +351,13 @@ impl File {
         }
         let mut size = self.stub.size()?;
         // Bytes beyond the end of a truncation do not count.
-        if right.permit.behind && self.stub.cut_to()?.is_none() {
-            size = size.max(self.size_of_objects(holds)?);
+        let Permit { behind, unfinished, .. } = right.permit;
+        if (behind || unfinished) && self.stub.cut_to()?.is_none() {
+            match self.size_of_objects(holds) {
+                Ok(shown) => size = size.max(shown),
+                Err(error) if behind => return Err(error),
+                Err(error) => tracing::debug!("what a node that is over has left is not known now: {error}"),
+            }
         }
         self.size.fetch_max(size, Ordering::AcqRel);
         Ok(())

@@ -146,6 +146,8 @@ pub(super) struct File {
     pub(super) provisional: bool,
     /// Whether the size of the stub may be too small under the hold.
     behind: bool,
+    /// Whether another node that is over may have written beyond the size under a hold beside this one.
+    unfinished: bool,
     /// Whether this node may have made the file longer than its stub under an exclusive hold that ended by itself.
     ahead: bool,
     /// Generation that the operations use.
@@ -278,7 +280,7 @@ impl File {
         // A file without objects has no record.
         let known = if newest && generation == 0 { Some(0) } else { same };
         (self.layout, self.hint, self.newest, self.provisional) = (known, generation, newest, false);
-        (self.first_use, self.behind) = (FirstUse::Awaited, others == Others::Behind);
+        (self.first_use, self.behind, self.unfinished) = (FirstUse::Awaited, others == Others::Behind, false);
         if self.recall == Some(Mode::Write) {
             self.recall = None;
         }
@@ -291,9 +293,8 @@ impl File {
         self.behind = true;
     }
 
-    /// Another node is over. It may have written beyond the size of the stub under a hold beside this one.
     pub(super) fn other_is_over(&mut self) {
-        self.behind |= self.hold.is_some_and(|hold| hold.mode == Mode::Write);
+        self.unfinished |= self.hold.is_some_and(|hold| hold.mode == Mode::Write);
     }
 
     /// The session has begun: the table shows what was registered.
@@ -353,8 +354,9 @@ impl File {
 
     pub(super) fn permit(&self, usage: Use) -> Option<Permit> {
         let (hold, generation) = (self.hold?, self.layout?);
-        let (grows, behind) = (!self.provisional, self.behind);
-        let permit = Permit { number: hold.number, mode: hold.mode, generation, grows, behind };
+        let (number, mode) = (hold.number, hold.mode);
+        let (grows, behind, unfinished) = (!self.provisional, self.behind, self.unfinished);
+        let permit = Permit { number, mode, generation, grows, behind, unfinished };
         (self.serves(usage) && !self.blocked && self.lowers().is_none()).then_some(permit)
     }
 

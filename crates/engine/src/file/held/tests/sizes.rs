@@ -147,6 +147,9 @@ fn what_a_node_wrote_beside_others_shows_once_it_is_over_and_stays() {
     assert!(b.bytes() == all, "it may still end as before");
     *a.member.standing.lock() = Standing::Lost;
     world.shared.end(Node(1));
+    world.media.iter().for_each(|medium| medium.set_gone(true));
+    assert!(b.file.refresh().is_ok(), "an open needs none of it");
+    world.media.iter().for_each(|medium| medium.set_gone(false));
     all.resize(all.len() + PIECE, 9);
     assert!(b.bytes() == all);
     drop(b.file.alone().expect("settles"));
