@@ -49,7 +49,7 @@ impl Pool {
 impl FileTable {
     /// The file of that number, if it is in use.
     pub fn in_use(&self, id: FileId) -> Option<Arc<File>> {
-        self.pool().numbered.get(id)
+        self.pool().numbered.get(id).filter(|file| !file.rests())
     }
 
     /// The file of that number, in use or at its recorded place. `None` is not final: see [`FileTable::find`].

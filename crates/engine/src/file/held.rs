@@ -177,7 +177,7 @@ impl File {
         let mut forgotten = false;
         loop {
             let node = holds.node()?;
-            if self.held.rests.load(Ordering::Acquire) {
+            if self.rests() {
                 holds.set_rest(self, false);
             }
             let woken = self.held.state.lock().woken;
@@ -214,12 +214,15 @@ impl File {
         self.holds().iter().for_each(|holds| holds.set_rest(self, true));
     }
 
+    /// Whether the file is only kept in memory. Another node may have moved it since its last use.
+    pub fn rests(&self) -> bool {
+        self.held.rests.load(Ordering::Acquire)
+    }
+
     /// Whether the file rests, and nothing is left to be waited for or settled.
     fn is_idle(&self) -> bool {
         let settled = |state: &State| !state.behind && !state.dirty && state.stale_cut.is_none();
-        self.held.rests.load(Ordering::Acquire)
-            && self.held.state.try_lock().is_some_and(|state| settled(&state))
-            && self.io.try_write().is_some()
+        self.rests() && self.held.state.try_lock().is_some_and(|state| settled(&state)) && self.io.try_write().is_some()
     }
 
     /// Node and number of the present hold, if no other node changes the content under it.

@@ -255,7 +255,7 @@ impl Holds {
             let busy = std::mem::take(&mut inner.busy);
             (inner.node, inner.machine) = (me, Holder::new(self.config, me));
             let mut old = vec![self.carry(&mut inner)];
-            for (key, _) in files.iter().filter(|(_, file)| !file.held.rests.load(Ordering::Acquire)) {
+            for (key, _) in files.iter().filter(|(_, file)| !file.rests()) {
                 inner.machine.handle(self.port.now(), Event::Opened(*key));
                 old.push(self.carry(&mut inner));
             }
@@ -301,7 +301,7 @@ impl Holds {
             inner.files.remove(&key);
         }
         drop(inner);
-        if !file.held.rests.load(Ordering::Acquire) {
+        if !file.rests() {
             self.feed_any(Event::Closed(key));
         }
     }
