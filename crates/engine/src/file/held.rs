@@ -215,7 +215,7 @@ impl File {
     }
 
     /// Whether the file is only kept in memory. Another node may have moved it since its last use.
-    pub fn rests(&self) -> bool {
+    pub(super) fn rests(&self) -> bool {
         self.held.rests.load(Ordering::Acquire)
     }
 

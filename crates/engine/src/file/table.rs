@@ -146,10 +146,10 @@ impl FileTable {
         self.shards.iter().flat_map(of).collect()
     }
 
-    /// The files in use now.
+    /// The files in use now, without those that are only kept in memory.
     pub fn files(&self) -> Vec<Arc<File>> {
         let live = |s: &Mutex<Shard>| s.lock().entries.values().filter_map(|e| e.file.upgrade()).collect::<Vec<_>>();
-        self.shards.iter().flat_map(live).collect()
+        self.shards.iter().flat_map(live).filter(|file| !file.rests()).collect()
     }
 
     fn shard(&self, (dev, ino): Inode) -> &Mutex<Shard> {

@@ -90,7 +90,7 @@ impl Core {
             Gauge::new(Level::Uptime, self.started.elapsed().as_secs_f64()),
             Gauge::new(Level::Nodes, nodes as f64),
             Gauge::new(Level::Leads, f64::from(u8::from(self.acts()))),
-            Gauge::new(Level::FilesInUse, self.files.files().iter().filter(|file| !file.rests()).count() as f64),
+            Gauge::new(Level::FilesInUse, self.files.files().len() as f64),
             Gauge::new(Level::FilesAway, away.files as f64),
             Gauge::new(Level::FilesAwaySize, away.bytes as f64),
             Gauge::new(Level::MovesRunning, moves as f64),
