@@ -5,7 +5,7 @@
 //! 5.1. Demotion flows at the rate in force. Direct writes to the slow tier have a path of their own, at the speed of
 //! demotion during writes.
 
-use super::checkpoints::{Checkpoint, PIECE_BYTES};
+use super::checkpoints::Checkpoint;
 use super::load::Answer;
 use super::world::{Happening, World};
 use crate::event::Rank;
@@ -147,7 +147,7 @@ impl World<'_> {
 
     /// Returns the size of a checkpoint's pieces.
     pub(super) fn piece_bytes(&self, of: &Checkpoint) -> u64 {
-        let Some(Applications { device, step_s, .. }) = &self.setup.applications else { return PIECE_BYTES };
+        let Some(Applications { device, step_s, .. }) = &self.setup.applications else { return of.write_bytes() };
         let write = self.volume.admission().map_or(device.write_max, |admission| admission.rates().write);
         let speed = if of.direct { device.demote_max } else { write };
         ((speed * step_s) as u64).max(1)

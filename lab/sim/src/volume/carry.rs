@@ -18,6 +18,8 @@ const STEP_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
 /// Steps of a copy at most, and the largest step for that: a day of large checkpoints has to end.
 const STEPS_MAX: u64 = 1024;
 const STEP_BYTES_MAX: u64 = 32 << 20;
+/// Time until the next look at a copy whose rate is 0: it stands still.
+const STALLED: Time = Time::from_millis(20);
 /// Rate of an external source, in bytes per second.
 const SOURCE_RATE: f64 = 200e6;
 
@@ -124,10 +126,12 @@ impl World<'_> {
         match change.verb {
             Verb::AddMirror { purpose, shape } => {
                 let (_, first) = file.mirrors.first()?;
-                let shape = shape.unwrap_or_else(|| Shape::of(first, file.bytes));
+                let below = matches!(purpose, Purpose::Demoted | Purpose::Group);
+                let usual = Shape { devices: self.setup.stripe_count.max(1), unit_bytes: self.setup.stripe_bytes };
+                let like = || if below { usual } else { Shape::of(first, file.bytes) };
+                let shape = shape.unwrap_or_else(like);
                 let protects = matches!(purpose, Purpose::Replica | Purpose::Group);
                 let avoid = if protects { file.targets() } else { Vec::new() };
-                let below = matches!(purpose, Purpose::Demoted | Purpose::Group);
                 let cuts = self.cuts(first, below.then_some(1));
                 let to = self.maker.mirror(&mut self.targets, &cuts, shape, &avoid)?;
                 Some((Edit::Push(purpose), to, all))
@@ -201,6 +205,14 @@ impl World<'_> {
         if from.is_none() && !file.source {
             return self.fail(ticket);
         }
+        let rate = match carry.change.verb {
+            Verb::AddMirror { purpose: Purpose::Demoted, .. } => self.rates.demote,
+            Verb::AddMirror { purpose: Purpose::Group, .. } => self.replica_rate,
+            _ => f64::INFINITY,
+        };
+        if rate <= 0.0 {
+            return self.events.push(self.now + STALLED, Rank::Timer, Happening::Step(ticket));
+        }
         let len = match carry.steps.next(self.now, self.used) {
             (Turn::Go, len) => len,
             (Turn::Wait(until), _) => return self.events.push(until, Rank::Timer, Happening::Step(ticket)),
@@ -210,12 +222,7 @@ impl World<'_> {
         let mut parts = Vec::new();
         add_parts(&mut parts, &carry.to, at, len);
         let copied: u64 = parts.drain(..).filter(|(of, _)| carry.fresh.contains(&of.id)).map(|(_, bytes)| bytes).sum();
-        let rate = match carry.change.verb {
-            Verb::AddMirror { purpose: Purpose::Demoted, .. } => self.rates.demote,
-            Verb::AddMirror { purpose: Purpose::Group, .. } => self.replica_rate,
-            _ => f64::INFINITY,
-        };
-        carry.due = if rate > 0.0 { self.now + Time((copied as f64 / rate * 1e9) as u64) } else { self.now };
+        carry.due = self.now + Time((copied as f64 / rate * 1e9) as u64);
         (carry.at, carry.bytes, carry.read) = (at + len, carry.bytes + copied, Some((at, len)));
         let mut done = self.now;
         match from.filter(|_| copied > 0) {

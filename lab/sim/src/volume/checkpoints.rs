@@ -6,8 +6,11 @@ use policy::burst::{admission, buffer};
 use policy::volume::{Event, FileEvent};
 use policy::{FileId, Time};
 
-/// Size of a job's reads and writes.
+/// Size of a job's reads, and the most of its writes.
 pub(super) const PIECE_BYTES: u64 = 64 << 20;
+/// Size of a write through a mount, and the number of writes from which they are larger: large checkpoints take few.
+const WRITE_BYTES: u64 = 1 << 20;
+const WRITES_MAX: u64 = 512;
 
 /// State of a checkpoint.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +34,11 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// Returns the size of a job's writes of it.
+    pub(super) fn write_bytes(&self) -> u64 {
+        (self.bytes / WRITES_MAX).clamp(WRITE_BYTES, PIECE_BYTES)
+    }
+
     fn turn(&self) -> Time {
         self.turn.unwrap_or(self.arrived)
     }
