@@ -228,6 +228,25 @@ class Volume:
                 time.sleep(compute_s)
         return time.monotonic() - began
 
+    def job(self, number, starts, size, checkpoints, mib, interval, took):
+        """Reads an input, then writes checkpoints and keeps the newest two; adds the latency of each to `took`."""
+        time.sleep(starts + 0.2)
+        with open(f"{self.mnt}/input{number}", "rb", buffering=0) as file:
+            file.read(size)
+        block, kept = os.urandom(1 << 20), []
+        for version in range(checkpoints):
+            path = f"{self.mnt}/ckpt/job{number}/{version}/state"
+            began = time.monotonic()
+            os.makedirs(os.path.dirname(path))
+            with open(path, "wb", buffering=0) as file:
+                for _ in range(mib):
+                    file.write(block)
+            took.append(time.monotonic() - began)
+            kept.append(path)
+            if len(kept) > 2:
+                os.remove(kept.pop(0))
+            time.sleep(interval)
+
 
 def together(works):
     """Runs functions in a thread each; an error of any is raised here."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rates that the simulator predicts and rates of the live system for the same load, mechanism by mechanism: one table.
 
-usage: benches/predicted/run.py path/to/entrepot [ROW...]     (entrepot-lab beside it; root; ten minutes)
+usage: benches/predicted/run.py path/to/entrepot [ROW...]     (entrepot-lab beside it; root; eleven minutes)
 
 Each row plays one seeded list of requests twice: in virtual time, and by clients of a mounted volume whose devices are
 emulated without credit for idle time (rig.py). The exit status is 1 if a judged row is off by more than 10 %. If the
@@ -17,7 +17,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from rig import SHARE_MAX, Rig, trace
+from rig import SHARE_MAX, Rig, together, trace
 
 MIB = 1 << 20
 SEED = int(os.environ.get("ENTREPOT_BENCH_SEED", "7"))
@@ -185,12 +185,10 @@ def source(rig, row):
     yield "reading while healing", load, size / (alone + figures["overhead_s"]), size / took, waited()
 
 
-def volume(rig, _):
-    """A volume with tiers and adaptive stripes: a file of segments and one of stripes, on slow devices first."""
-    fast, slow, seconds, mib = (31, 17, 2), (8, 6, 7), 40, 40
-    draw = random.Random(SEED)
-    load = []
-    for name, rate, size in (("segments", 26, 256 << 10), ("whole", 14, 448 << 10)):
+def two_files(rates, sizes, seconds, mib):
+    """Reads at random times of a file of segments, 85 % of them in an eighth of it, and of a file in one segment."""
+    draw, load = random.Random(SEED), []
+    for name, rate, size in zip(("segments", "whole"), rates, sizes):
         places = mib * MIB // size
         hot = rounds(draw, range(places // 2, places * 5 // 8))
         every = rounds(draw, range(places))
@@ -199,35 +197,109 @@ def volume(rig, _):
             place = next(hot if name == "segments" and draw.random() < 0.85 else every)
             load.append((due, name, place * size, size, False))
     # The first file of a trace is the one of segments.
-    load = [(0.0, "segments", 0, 256 << 10, False)] + sorted(load)
-    lines = {tier: f'speed = "{read}/{write}"\nlatency = "{ms}ms"'
-             for tier, (read, write, ms) in (("fast", fast), ("slow", slow))}
-    measured = f'device = "flash:latency={slow[2]}ms,channels=1,read={slow[0]}MB/s,write={slow[1]}MB/s"\n'
-    layout = f'[layout]\nstripe_count = 4\nstripe_size = "1MiB"\nsingle_max = 0\n'
-    adapts = '[tiering]\npolicy = "tuned"\nfast = "fast"\nslow = "slow"\nwindow = 400\nidle = "0s"\n' \
-             f"busy_rate = 4000000\nshare_percent = 10\n{STRIPES}"
-    devices = [(f"slow{n}", *slow, "slow") for n in range(4)] + [(f"fast{n}", *fast, "fast") for n in range(2)]
-    rows = [(name, f"/nowhere/{name}", tier, lines[tier]) for name, *_, tier in devices]
-    toml = rig.toml(rows, layout + f'segment = "1MiB"\n{PLAIN}{adapts}', measured)
-    room = ["--fast-size", "80MiB", "--slow-size", "1GiB"]
-    figures = rig.sim("volume", toml, *trace(rig, load), "--jobs", 0, *room)["figures"]
-    targets = [(name, rig.device(name, read, write, ms, "80MiB" if tier == "fast" else "1GiB"), tier, lines[tier])
-               for name, read, write, ms, tier in devices]
-    # Both files are written before there are fast devices.
-    for name, segment in (("whole", ""), ("segments", 'segment = "1MiB"\n')):
-        with rig.volume(targets[:4], layout + segment + PLAIN, measured) as live:
-            live.fill(name, mib * MIB)
-    with rig.volume(targets, layout + f'segment = "1MiB"\n{PLAIN}{adapts}', measured) as live:
+    return [(0.0, "segments", 0, sizes[0], False)] + sorted(load)
+
+
+class TwoTiers:
+    """Fast and four slow devices of (reading, writing, latency in ms), and a volume.toml over them."""
+
+    def __init__(self, count, fast, slow, adapts):
+        lines = {tier: f'speed = "{read}/{write}"\nlatency = "{ms}ms"'
+                 for tier, (read, write, ms) in (("fast", fast), ("slow", slow))}
+        devices = [(f"slow{n}", *slow, "slow") for n in range(4)] + [(f"fast{n}", *fast, "fast") for n in range(count)]
+        self.devices = [(*of, lines[of[-1]]) for of in devices]
+        self.each = f'device = "flash:latency={slow[2]}ms,channels=1,read={slow[0]}MB/s,write={slow[1]}MB/s"\n'
+        self.layout = '[layout]\nstripe_count = 4\nstripe_size = "1MiB"\nsingle_max = 0\n'
+        self.segments = 'segment = "1MiB"\n'
+        self.adapts = self.layout + self.segments + PLAIN + adapts
+        self.told = "%d of %d/%d after %d ms, 4 of %d/%d after %d ms" % (count, *fast, *slow)
+
+    def sim(self, rig, load, *words):
+        rows = [(name, f"/nowhere/{name}", *of[3:]) for name, *of in self.devices]
+        room = ["--fast-size", "80MiB", "--slow-size", "1GiB"]
+        return rig.sim("volume", rig.toml(rows, self.adapts, self.each), *trace(rig, load), *room, *words)["figures"]
+
+    def volume(self, rig, files):
+        """The live volume; files (name, MiB, whether in segments) are written before it has fast devices."""
+        targets = [(name, rig.device(name, read, write, ms, "80MiB" if tier == "fast" else "1GiB"), tier, line)
+                   for name, read, write, ms, tier, line in self.devices]
+        for name, mib, cut in files:
+            with rig.volume(targets[:4], self.layout + (self.segments if cut else "") + PLAIN, self.each) as live:
+                live.fill(name, mib * MIB)
+        return rig.volume(targets, self.adapts, self.each)
+
+
+def response_ms(times):
+    return sum(end - start for start, end in times) / len(times) * 1e3
+
+
+def volume(rig, _):
+    """A volume with tiers and adaptive stripes: a file of segments and one of stripes, on slow devices first."""
+    load = two_files((26, 14), (256 << 10, 448 << 10), 40, 40)
+    tiers = TwoTiers(2, (31, 17, 2), (8, 6, 7), '[tiering]\npolicy = "tuned"\nfast = "fast"\nslow = "slow"\n'
+                     f'window = 400\nidle = "0s"\nbusy_rate = 4000000\nshare_percent = 10\n{STRIPES}')
+    figures = tiers.sim(rig, load, "--jobs", 0)
+    with tiers.volume(rig, [("whole", 40, False), ("segments", 40, True)]) as live:
         with rig.watched() as waited:
             times = live.play(load)
     size = sum(of[3] for of in load) / len(load)
-    live_ms = sum(end - start for start, end in times) / len(times) * 1e3
-    told = "26/s of 256 KiB, 14/s of 448 KiB; 2 of %d/%d after %d ms, 4 of %d/%d after %d ms" % (*fast, *slow)
-    yield "a volume with tiers and stripes", told, size / 1e3 / figures["request_ms"], size / 1e3 / live_ms, waited()
+    told = f"26/s of 256 KiB, 14/s of 448 KiB; {tiers.told}"
+    yield ("a volume with tiers and stripes", told, size / 1e3 / figures["request_ms"],
+           size / 1e3 / response_ms(times), waited())
+
+
+def with_jobs(rig, _):
+    """The same with a burst buffer: jobs, which start 2 to 4 s apart, read an input and write checkpoints beside."""
+    jobs, checkpoints, mib, interval, lead = 3, 5, 10, 7.5, 3
+    seed, starts, inputs = jobs_of_simulator(SEED, jobs, 600000)
+    seconds = max(starts) - min(starts) + lead + checkpoints * (interval + 1)
+    load = two_files((12, 6), (512 << 10, 512 << 10), seconds, 40)
+    tiers = TwoTiers(4, (14, 8, 1), (9, 7, 6), '[tiering]\npolicy = "tuned"\nfast = "fast"\nslow = "slow"\n'
+                     f'window = 180\nidle = "0s"\nbusy_rate = 4000000\nshare_percent = 10\n{STRIPES}'
+                     '[burst]\nfast = "fast"\ncapacity = "slow"\nsize = "90MB"\nperiod = "7s"\n'
+                     'checkpoints = ["ckpt/{app}/{version}/**"]\nlimits = "buckets"\nwrite_max = "200MB"\n'
+                     'write_min = "190MB"\ndemote_max = "4MB"\ndemote_min = "500KB"\ndemote_idle = "8MB"\n')
+    shift = min(starts) - lead
+    late = load[:1] + [(due + shift, *rest) for due, *rest in load[1:]]
+    figures = tiers.sim(rig, late, "--jobs", jobs, "--span", "1ns", "--seed", seed, "--input", 600000,
+                        "--checkpoint", mib * MIB, "--checkpoints", checkpoints, "--interval", f"{interval}s")
+    files = [("whole", 40, False), ("segments", 40, True)] + [(f"input{n}", 1, False) for n in range(jobs)]
+    times, took = [], []
+    with tiers.volume(rig, files) as live:
+        with rig.watched() as waited:
+            works = [lambda n=n: live.job(n, starts[n] - shift, inputs[n], checkpoints, mib, interval, took)
+                     for n in range(jobs)]
+            together([lambda: times.extend(live.play(load))] + works)
+    size = sum(of[3] for of in load) / len(load)
+    told = f"18/s of 512 KiB, {jobs * checkpoints} checkpoints of {mib} MiB; {tiers.told}"
+    yield ("a volume with jobs: reads", told, size / 1e3 / figures["request_ms"], size / 1e3 / response_ms(times),
+           waited())
+    yield ("a volume with jobs: checkpoints", "the same", mib * MIB / 1e6 / figures["checkpoint_s"],
+           mib * MIB / 1e6 / (sum(took) / len(took)), waited())
+
+
+def jobs_of_simulator(seed, count, mean_input):
+    """A seed with which jobs of `sim volume` start 2 to 4 s apart, and their starts in s and inputs in bytes."""
+    step, full = 0x9e3779b97f4a7c15, (1 << 64) - 1
+
+    def mix(x):
+        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9 & full
+        x = (x ^ (x >> 27)) * 0x94d049bb133111eb & full
+        return x ^ (x >> 31)
+
+    def below(at, n):
+        return mix(at) * n >> 64
+    for seed in itertools.count(seed * 10**7):
+        # SplitMix64, stream 1; of each job: submission, start, input, nodes.
+        state = mix(mix(seed) + mix(1 ^ step) & full)
+        draws = [[(state + (4 * job + n) * step) & full for n in (2, 3)] for job in range(count)]
+        starts = [60 + below(at, 1800) for at, _ in draws]
+        if all(2 <= after - before <= 4 for before, after in itertools.pairwise(sorted(starts))):
+            return seed, starts, [mean_input // 2 + below(at, mean_input) for _, at in draws]
 
 
 ROWS = {"tiers": ["off", "tuned"], "burst": ["maxbw", "bbos"], "stripes": ["1", "4", "model"],
-        "prefetch": ["fixed:16", "ets"], "source": [""], "volume": [""]}
+        "prefetch": ["fixed:16", "ets"], "source": [""], "volume": [""], "with_jobs": [""]}
 
 
 def main():
