@@ -137,7 +137,7 @@ impl OpenFiles {
         &self.shards[id as usize % SHARDS]
     }
 
-    /// The open file of a node, without becoming a user. A file that is only kept open may be outdated.
+    /// The open file of a node, without becoming a user. `None` if it is only kept open: it may be outdated.
     pub fn get(&self, id: NodeId) -> Option<Arc<Open>> {
         self.shard(id).lock().get(&id).filter(|open| !open.rests()).cloned()
     }
