@@ -203,7 +203,9 @@ def two_files(rates, sizes, seconds, mib):
 class TwoTiers:
     """Fast and four slow devices of (reading, writing, latency in ms), and a volume.toml over them."""
 
-    def __init__(self, count, fast, slow, adapts):
+    def __init__(self, count, fast, slow, window, more=""):
+        adapts = '[tiering]\npolicy = "tuned"\nfast = "fast"\nslow = "slow"\n' \
+                 f'window = {window}\nidle = "0s"\nbusy_rate = 4000000\nshare_percent = 10\n{STRIPES}{more}'
         lines = {tier: f'speed = "{read}/{write}"\nlatency = "{ms}ms"'
                  for tier, (read, write, ms) in (("fast", fast), ("slow", slow))}
         devices = [(f"slow{n}", *slow, "slow") for n in range(4)] + [(f"fast{n}", *fast, "fast") for n in range(count)]
@@ -236,8 +238,7 @@ def response_ms(times):
 def volume(rig, _):
     """A volume with tiers and adaptive stripes: a file of segments and one of stripes, on slow devices first."""
     load = two_files((26, 14), (256 << 10, 448 << 10), 40, 40)
-    tiers = TwoTiers(2, (31, 17, 2), (8, 6, 7), '[tiering]\npolicy = "tuned"\nfast = "fast"\nslow = "slow"\n'
-                     f'window = 400\nidle = "0s"\nbusy_rate = 4000000\nshare_percent = 10\n{STRIPES}')
+    tiers = TwoTiers(2, (31, 17, 2), (8, 6, 7), 400)
     figures = tiers.sim(rig, load, "--jobs", 0)
     with tiers.volume(rig, [("whole", 40, False), ("segments", 40, True)]) as live:
         with rig.watched() as waited:
@@ -254,8 +255,7 @@ def with_jobs(rig, _):
     seed, starts, inputs = jobs_of_simulator(SEED, jobs, 600000)
     seconds = max(starts) - min(starts) + lead + checkpoints * (interval + 1)
     load = two_files((12, 6), (512 << 10, 512 << 10), seconds, 40)
-    tiers = TwoTiers(4, (14, 8, 1), (9, 7, 6), '[tiering]\npolicy = "tuned"\nfast = "fast"\nslow = "slow"\n'
-                     f'window = 180\nidle = "0s"\nbusy_rate = 4000000\nshare_percent = 10\n{STRIPES}'
+    tiers = TwoTiers(4, (14, 8, 1), (9, 7, 6), 180,
                      '[burst]\nfast = "fast"\ncapacity = "slow"\nsize = "90MB"\nperiod = "7s"\n'
                      'checkpoints = ["ckpt/{app}/{version}/**"]\nlimits = "buckets"\nwrite_max = "200MB"\n'
                      'write_min = "190MB"\ndemote_max = "4MB"\ndemote_min = "500KB"\ndemote_idle = "8MB"\n')

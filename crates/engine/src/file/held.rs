@@ -108,6 +108,11 @@ impl State {
         }
     }
 
+    /// Whether nothing is left to be set or cut later.
+    fn is_settled(&self) -> bool {
+        !(self.behind || self.dirty || self.stale_cut.is_some())
+    }
+
     /// Whether the state was loaded under this number of the node.
     fn was_used_by(&self, node: Node) -> bool {
         self.basis.is_some_and(|basis| basis.node == node)
@@ -221,8 +226,8 @@ impl File {
 
     /// Whether the file rests, and nothing is left to be waited for or settled.
     fn is_idle(&self) -> bool {
-        let settled = |state: &State| !state.behind && !state.dirty && state.stale_cut.is_none();
-        self.rests() && self.held.state.try_lock().is_some_and(|state| settled(&state)) && self.io.try_write().is_some()
+        let is_settled = || self.held.state.try_lock().is_some_and(|state| state.is_settled());
+        self.rests() && is_settled() && self.io.try_write().is_some()
     }
 
     /// Node and number of the present hold, if no other node changes the content under it.

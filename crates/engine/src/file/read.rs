@@ -178,4 +178,10 @@ impl File {
     pub(super) fn stub_changed(&self) {
         self.stub_unsynced.changed();
     }
+
+    /// Records a change of the stub that is over, whatever its result.
+    pub(super) fn after_stub_change<T>(&self, done: T) -> T {
+        self.stub_changed();
+        done
+    }
 }

@@ -73,11 +73,7 @@ impl File {
     fn set_size_in(&self, size: u64) -> Result<Cutting<'_>> {
         let _extend = self.extend.lock();
         let cut = self.cuts.begin();
-        let set = || {
-            let set = self.stub.set_size(size);
-            self.stub_changed();
-            set
-        };
+        let set = || self.after_stub_change(self.stub.set_size(size));
         self.charged(self.size.load(Ordering::Acquire), size, set)?;
         self.size.store(size, Ordering::Release);
         self.stub_lost.cut(0, size);

@@ -228,11 +228,7 @@ impl File {
         // The write extends the stub: where usage is charged, no other write may extend it at the same time.
         let counts = self.is_charged().then(|| self.extend.lock());
         let size = if counts.is_some() { self.size.load(Ordering::Acquire) } else { end };
-        let written = self.charged(size, end.max(size), || {
-            let written = self.stub.write_at(offset, data);
-            self.stub_changed();
-            written
-        });
+        let written = self.charged(size, end.max(size), || self.after_stub_change(self.stub.write_at(offset, data)));
         written?;
         self.stub_lost.written(0, offset, data.len() as u64, lost);
         let _extend = counts.unwrap_or_else(|| self.extend.lock());
@@ -279,11 +275,7 @@ impl File {
         let extend = self.extend.lock();
         let size = self.size.load(Ordering::Acquire);
         if end > size {
-            let set = || {
-                let set = self.lengthen(end);
-                self.stub_changed();
-                set
-            };
+            let set = || self.after_stub_change(self.lengthen(end));
             if let Err(e) = self.charged(size, end, set) {
                 drop(extend);
                 self.landed_in_vain();

@@ -29,20 +29,20 @@ fn fill(buf: &mut [u8], bytes: &[u8], offset: u64) {
 impl File {
     /// Reads from a stub that has the content of the file. Bytes beyond its end are zeros.
     pub(in crate::file) fn read_stub(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let hold = self.caching_hold().filter(|_| self.size() <= FILE_MAX);
-        let changes = self.stub_unsynced.changes();
-        let is_kept = |content: &&Content| hold == Some(content.hold) && content.changes == changes;
-        if let Some(content) = self.held.content.lock().as_ref().filter(is_kept) {
-            fill(buf, &content.bytes, offset);
-            return Ok(());
-        }
-        match hold.map_or(Ok(None), |hold| self.read_content(hold))? {
-            Some(bytes) => fill(buf, &bytes, offset),
-            None => {
-                let read = self.stub.read_at(offset, buf)?;
-                buf[read..].fill(0);
+        if let Some(hold) = self.caching_hold().filter(|_| self.size() <= FILE_MAX) {
+            let changes = self.stub_unsynced.changes();
+            let is_kept = |content: &&Content| (content.hold, content.changes) == (hold, changes);
+            if let Some(content) = self.held.content.lock().as_ref().filter(is_kept) {
+                fill(buf, &content.bytes, offset);
+                return Ok(());
+            }
+            if let Some(bytes) = self.read_content(hold)? {
+                fill(buf, &bytes, offset);
+                return Ok(());
             }
         }
+        let read = self.stub.read_at(offset, buf)?;
+        buf[read..].fill(0);
         Ok(())
     }
 

@@ -50,11 +50,11 @@ impl File {
         let (behind, dirty, stale_cut) = {
             let mut state = self.held.state.lock();
             state.drop_what_others_settled(node);
+            if state.is_settled() {
+                return Ok(true);
+            }
             (state.behind, state.dirty, state.stale_cut.is_some())
         };
-        if !(behind || dirty || stale_cut) {
-            return Ok(true);
-        }
         if !holds.has_lease(node) {
             return Ok(false);
         }

@@ -10,6 +10,16 @@ fn grown(a: &One, pieces: u8) -> Vec<u8> {
     (0..pieces).flat_map(|n| vec![n + 1; PIECE]).collect()
 }
 
+/// Two nodes that hold a file for writing beside each other, and its content.
+fn beside() -> (World, One, One, Vec<u8>) {
+    let (world, a, b) = two();
+    let mut all = grown(&a, 20);
+    b.writes(all.len() as u64, 21, PIECE);
+    all.resize(all.len() + PIECE, 21);
+    drop(a.bytes());
+    (world, a, b, all)
+}
+
 /// Writes bytes into the objects alone, as a node does that ends before it sets the size.
 fn lands(a: &One, offset: u64, byte: u8) {
     let view = a.file.view();
@@ -98,11 +108,7 @@ fn a_failed_write_shows_in_no_later_hole() {
 /// [S-201]
 #[test]
 fn a_failed_write_beside_another_writer_cuts_none_of_its_bytes() {
-    let (world, a, b) = two();
-    let mut all = grown(&a, 20);
-    b.writes(all.len() as u64, 21, PIECE);
-    all.resize(all.len() + PIECE, 21);
-    drop(a.bytes());
+    let (world, a, b, mut all) = beside();
     // The bytes land, and then the stub cannot be made longer.
     world.stub.fail_from(Some(2));
     assert!(a.file.write(all.len() as u64, &[9; PIECE]).is_err());
@@ -117,11 +123,7 @@ fn a_failed_write_beside_another_writer_cuts_none_of_its_bytes() {
 /// [S-201]
 #[test]
 fn a_failed_write_cuts_nothing_by_the_size_of_an_earlier_hold() {
-    let (world, a, b) = two();
-    let mut all = grown(&a, 20);
-    b.writes(all.len() as u64, 21, PIECE);
-    all.resize(all.len() + PIECE, 21);
-    drop(a.bytes());
+    let (world, a, b, mut all) = beside();
     lands(&a, all.len() as u64, 9);
     a.file.defer_cut(&a.holds);
     b.writes(all.len() as u64, 22, PIECE);
@@ -138,11 +140,7 @@ fn a_failed_write_cuts_nothing_by_the_size_of_an_earlier_hold() {
 /// [S-330]
 #[test]
 fn what_a_node_wrote_beside_others_shows_once_it_is_over_and_stays() {
-    let (world, a, b) = two();
-    let mut all = grown(&a, 20);
-    b.writes(all.len() as u64, 21, PIECE);
-    all.resize(all.len() + PIECE, 21);
-    drop(a.bytes());
+    let (world, a, b, mut all) = beside();
     lands(&a, all.len() as u64, 9);
     assert!(b.bytes() == all, "it may still end as before");
     *a.member.standing.lock() = Standing::Lost;
