@@ -135,6 +135,8 @@ pub struct Figures {
     pub changes: BTreeMap<String, u64>,
     /// Bytes copied for these changes.
     pub copied_bytes: BTreeMap<String, u64>,
+    /// Seconds that parts of applications' requests waited at targets behind these copies.
+    pub delay_s: BTreeMap<String, f64>,
     /// Changes that failed.
     pub failed: u64,
     /// Maximum of bytes of slow copies of the fast tier.
@@ -149,6 +151,42 @@ pub struct Figures {
     pub span_s: f64,
     /// Work of each target.
     pub targets: Vec<TargetFigures>,
+    /// Times of each job, in order of their ends.
+    pub job_times: Vec<JobTimes>,
+    /// Work of each hour.
+    pub hours: Vec<HourFigures>,
+}
+
+/// Times of a job, in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobTimes {
+    /// Time of its submission.
+    pub submitted_s: f64,
+    /// Time of its start.
+    pub started_s: f64,
+    /// Time of its end.
+    pub ended_s: f64,
+    /// Size of its input in bytes.
+    pub input_bytes: u64,
+    /// Time that it waited for its input.
+    pub input_s: f64,
+    /// Time that it waited for its checkpoints.
+    pub checkpoints_s: f64,
+}
+
+/// Work of an hour.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HourFigures {
+    /// Requests of readers that came and were answered.
+    pub requests: u64,
+    /// Their mean response time in milliseconds.
+    pub request_ms: f64,
+    /// Checkpoints that were completed.
+    pub checkpoints: u64,
+    /// Their mean time in seconds.
+    pub checkpoint_s: f64,
+    /// Bytes copied for changes that were completed.
+    pub copied_bytes: u64,
 }
 
 /// Work of a target.
@@ -172,8 +210,13 @@ impl Figures {
     }
 
     fn carried(&mut self, by: Mechanism, bytes: u64) {
-        let name = format!("{by:?}").to_lowercase();
+        let name = name(by);
         *self.changes.entry(name.clone()).or_default() += 1;
         *self.copied_bytes.entry(name).or_default() += bytes;
     }
+}
+
+/// Name of a mechanism in figures.
+fn name(of: Mechanism) -> String {
+    format!("{of:?}").to_lowercase()
 }

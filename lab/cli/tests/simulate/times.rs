@@ -58,6 +58,15 @@ fn a_volume_comes_to_rest_and_counts_every_request() {
         let count = |name: &str| said["figures"][name].as_u64().unwrap();
         assert_eq!(count("requests") + count("requests_failed"), requests, "{said}");
         assert_eq!(count("requests_failed") > 0, fails, "{said}");
+        let sum = |list: &str, name: &str| {
+            said["figures"][list].as_array().unwrap().iter().map(|of| of[name].as_f64().unwrap()).sum::<f64>()
+        };
+        let in_hours = ["requests", "checkpoints"].map(|name| sum("hours", name) as u64);
+        assert_eq!(in_hours, [count("requests"), count("checkpoints")], "{said}");
+        let copied = said["figures"]["copied_bytes"].as_object().unwrap().values().map(|of| of.as_u64().unwrap());
+        assert_eq!(sum("hours", "copied_bytes") as u64, copied.sum::<u64>(), "{said}");
+        let mean_s = sum("job_times", "checkpoints_s") / count("checkpoints") as f64;
+        assert!(fails || (mean_s / said["figures"]["checkpoint_s"].as_f64().unwrap() - 1.0).abs() < 1e-6, "{said}");
         let of = |name: &str| {
             let targets = said["figures"]["targets"].as_array().unwrap();
             targets.iter().map(|target| target[name].as_f64().unwrap()).collect::<Vec<_>>()

@@ -2,6 +2,7 @@
 
 use super::files::{File, add_parts, add_stripes};
 use super::load::Answer;
+use super::targets::Origin;
 use super::world::{Happening, World};
 use crate::event::Rank;
 use policy::stripe::performance::Served;
@@ -32,6 +33,8 @@ impl World<'_> {
         if let Some((file, (done, spans))) = accessed {
             let (mirrors, busy) = (self.files[&file].mirrors.len(), Time(self.targets.served.took_ns));
             let took = done.since(self.now);
+            let hour = self.hour();
+            (hour.requests, hour.request_ms) = (hour.requests + 1, hour.request_ms + took.as_secs_f64() * 1e3);
             self.answered.push(Answer { at: self.now, took, spans, mirrors, changes: self.changes, busy });
         } else {
             self.figures.requests_failed += 1;
@@ -58,7 +61,8 @@ impl World<'_> {
         let mut done = self.now;
         for (object, bytes) in &parts {
             let tier = usize::from(self.targets.of(object.target).tier);
-            let at = self.targets.serve(self.now, object.target, *bytes, write, parts.len());
+            let at =
+                self.targets.serve(self.now, object.target, *bytes, write, Origin::Application { spans: parts.len() });
             done = done.max(at);
             self.fast_bytes[tier] += bytes;
             if moves {

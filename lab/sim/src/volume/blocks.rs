@@ -25,7 +25,7 @@ pub use requests::{Piece, Request, Requests};
 use super::Setup;
 use super::files::{File, objects};
 use super::jobs::single;
-use super::targets::Target;
+use super::targets::{Origin, Target};
 use super::world::{Happening, World};
 use crate::event::Rank;
 use crate::generate::Rng;
@@ -320,7 +320,7 @@ impl World<'_> {
     /// Serves a request on a target; returns the time of its end.
     fn serve_block(&mut self, target: TargetId, bytes: u64, write: bool) -> Time {
         let tier = usize::from(self.targets.of(target).tier);
-        let done = self.targets.serve(self.now, target, bytes, write, 1);
+        let done = self.targets.serve(self.now, target, bytes, write, Origin::Application { spans: 1 });
         if self.setup.config.tiers.is_some() {
             self.used(tier, done);
         }

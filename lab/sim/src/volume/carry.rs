@@ -2,6 +2,7 @@
 //! changed at once.
 
 use super::files::{File, Placed, add_parts, objects, objects_of_segment};
+use super::targets::Origin;
 use super::world::{Happening, World};
 use crate::event::Rank;
 use crate::steps::Steps;
@@ -224,28 +225,33 @@ impl World<'_> {
         let copied: u64 = parts.drain(..).filter(|(of, _)| carry.fresh.contains(&of.id)).map(|(_, bytes)| bytes).sum();
         carry.due = self.now + Time((copied as f64 / rate * 1e9) as u64);
         (carry.at, carry.bytes, carry.read) = (at + len, carry.bytes + copied, Some((at, len)));
-        let mut done = self.now;
-        match from.filter(|_| copied > 0) {
+        let done = match from.filter(|_| copied > 0) {
             Some(from) => {
                 add_parts(&mut parts, &file.mirrors[from].1, at, len);
-                for (object, bytes) in parts {
-                    done = done.max(self.targets.serve(self.now, object.target, bytes, false, 1));
-                }
+                self.serve_change(ticket, parts, false)
             }
-            None => done = done + Time((copied as f64 / SOURCE_RATE * 1e9) as u64),
-        }
+            None => self.now + Time((copied as f64 / SOURCE_RATE * 1e9) as u64),
+        };
         self.events.push(done, Rank::Completion, Happening::Step(ticket));
     }
 
     /// Writes a part that was read to the new objects.
     fn write_step(&mut self, ticket: Ticket, (at, len): (u64, u64)) {
         let Some(carry) = self.carries.get(&ticket) else { return };
-        let (mut done, mut parts) = (carry.due.max(self.now), Vec::new());
+        let (due, mut parts) = (carry.due, Vec::new());
         add_parts(&mut parts, &carry.to, at, len);
-        for (object, bytes) in parts.into_iter().filter(|(object, _)| carry.fresh.contains(&object.id)) {
-            done = done.max(self.targets.serve(self.now, object.target, bytes, true, 1));
-        }
+        parts.retain(|(object, _)| carry.fresh.contains(&object.id));
+        let done = self.serve_change(ticket, parts, true).max(due);
         self.events.push(done, Rank::Completion, Happening::Step(ticket));
+    }
+
+    /// Serves parts of a change on their targets; returns the end of the last.
+    pub(super) fn serve_change(&mut self, ticket: Ticket, parts: Vec<(Object, u64)>, write: bool) -> Time {
+        let Some(by) = self.carries.get(&ticket).map(|carry| carry.change.by) else { return self.now };
+        let (now, targets) = (self.now, &mut self.targets);
+        let serve =
+            |(object, bytes): (Object, u64)| targets.serve(now, object.target, bytes, write, Origin::Change(by));
+        parts.into_iter().map(serve).max().unwrap_or(now)
     }
 
     pub(super) fn finish(&mut self, ticket: Ticket) {
@@ -293,7 +299,7 @@ impl World<'_> {
             }
         };
         self.free(gone);
-        self.figures.carried(carry.change.by, carry.bytes);
+        self.carried(carry.change.by, carry.bytes);
         if !matches!(carry.edit, Edit::Copy(_)) {
             self.lies_elsewhere(carry.change.file);
             self.tell_lies(carry.change.file);
@@ -312,7 +318,7 @@ impl World<'_> {
         let (_, old) = file.mirrors.remove(mirror);
         let gone = objects(&old, file.bytes).collect();
         self.free(gone);
-        self.figures.carried(change.by, 0);
+        self.carried(change.by, 0);
         self.tell_lies(change.file);
         self.done(change.ticket, Outcome::Made { bytes: 0, took: Time::ZERO });
     }
@@ -339,7 +345,7 @@ impl World<'_> {
         if !swapped {
             return self.done(change.ticket, Outcome::Failed);
         }
-        self.figures.carried(change.by, 0);
+        self.carried(change.by, 0);
         self.tell_lies(change.file);
         self.done(change.ticket, Outcome::Made { bytes: 0, took: Time::ZERO });
     }

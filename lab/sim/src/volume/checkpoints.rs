@@ -157,10 +157,12 @@ impl World<'_> {
     fn commit(&mut self, request: u64) {
         let Some(of) = self.writing.remove(&request) else { return };
         self.acknowledged.insert(of.file);
+        let (took, hour) = (self.now.since(of.arrived), self.hour());
+        (hour.checkpoints, hour.checkpoint_s) = (hour.checkpoints + 1, hour.checkpoint_s + took.as_secs_f64());
         self.written.push(Checkpoint { ended: self.now, ..of });
         self.used_by(of.file, -1);
         self.tell_buffer(buffer::Event::Committed { request, bytes: of.bytes as f64 });
-        self.has_written(of.app, of.file);
+        self.has_written(of.app, of.file, took);
     }
 
     pub(super) fn give_up(&mut self, request: u64) {

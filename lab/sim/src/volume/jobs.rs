@@ -1,12 +1,13 @@
 //! Jobs: each reads its input, then writes checkpoints, and keeps the newest two.
 
+use super::JobTimes;
 use super::checkpoints::PIECE_BYTES;
 use super::files::File;
 use super::world::{Happening, World};
 use crate::event::Rank;
-use policy::FileId;
 use policy::protect::replica::{self, Rank as Standing};
 use policy::volume::{Event, Purpose};
+use policy::{FileId, Time};
 use std::collections::VecDeque;
 
 /// Complete checkpoints that a job keeps.
@@ -16,6 +17,8 @@ const KEPT: usize = 2;
 #[derive(Debug)]
 pub(super) struct Running {
     job: super::Job,
+    /// Time that the job waited for its input, and for its checkpoints.
+    waited: [Time; 2],
     input: FileId,
     read: u64,
     written: u32,
@@ -27,7 +30,7 @@ impl World<'_> {
     pub(super) fn submit(&mut self, n: usize, job: super::Job) {
         let cuts = self.cuts_of(job.input_bytes, 1, false);
         let Some(input) = self.create(job.input_bytes, &cuts, true, false) else { return };
-        let running = Running { job, input, read: 0, written: 0, kept: VecDeque::new() };
+        let running = Running { job, waited: [Time::ZERO; 2], input, read: 0, written: 0, kept: VecDeque::new() };
         self.jobs.insert(n, running);
         let rank = Standing(job.submitted.0);
         self.tell_job(replica::Event::Submitted { job: number(n), rank, nodes: job.nodes, files: vec![input] });
@@ -51,6 +54,7 @@ impl World<'_> {
             running.read += len;
             // An input whose last copy is lost is not read.
             let done = self.access(input, at, len, false).map_or(self.now, |(done, _)| done);
+            self.waited(n, 0, done.since(self.now));
             if at + len >= size {
                 self.used_by(input, -1);
                 self.tell_job(replica::Event::Closed { job: number(n), file: input });
@@ -68,12 +72,29 @@ impl World<'_> {
         let Some(running) = self.jobs.remove(&n) else { return };
         self.tell_job(replica::Event::Ended(number(n)));
         self.remove(running.input);
+        let [input_s, checkpoints_s] = running.waited.map(Time::as_secs_f64);
+        self.figures.job_times.push(JobTimes {
+            submitted_s: running.job.submitted.as_secs_f64(),
+            started_s: running.job.starts.as_secs_f64(),
+            ended_s: self.now.as_secs_f64(),
+            input_bytes: running.job.input_bytes,
+            input_s,
+            checkpoints_s,
+        });
         running.kept.into_iter().rev().skip(1).for_each(|file| self.remove(file));
         self.figures.jobs += 1;
     }
 
-    /// Completes a job's checkpoint; the oldest of the kept ones is removed.
-    pub(super) fn has_written(&mut self, app: u64, file: FileId) {
+    /// Records that a job waited for its input (0) or a checkpoint (1).
+    fn waited(&mut self, n: usize, of: usize, time: Time) {
+        if let Some(running) = self.jobs.get_mut(&n) {
+            running.waited[of] = running.waited[of] + time;
+        }
+    }
+
+    /// Completes a job's checkpoint, which took that time; the oldest of the kept ones is removed.
+    pub(super) fn has_written(&mut self, app: u64, file: FileId, took: Time) {
+        self.waited(app as usize, 1, took);
         let Some(running) = self.jobs.get_mut(&(app as usize)) else { return };
         running.kept.push_back(file);
         let old = (running.kept.len() > KEPT).then(|| running.kept.pop_front()).flatten();

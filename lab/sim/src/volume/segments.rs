@@ -69,11 +69,9 @@ impl World<'_> {
 
     /// Reads or writes these parts, and continues the change after that.
     fn carry_parts(&mut self, ticket: Ticket, parts: Vec<(Object, u64)>, write: bool) {
-        let mut done = self.now;
-        for (object, bytes) in parts {
-            done = done.max(self.targets.serve(self.now, object.target, bytes, write, 1));
-            self.playing.iter_mut().for_each(|playing| playing.moved(bytes));
-        }
+        let moved = parts.iter().map(|(_, bytes)| bytes).sum();
+        self.playing.iter_mut().for_each(|playing| playing.moved(moved));
+        let done = self.serve_change(ticket, parts, write);
         self.events.push(done, Rank::Completion, Happening::Step(ticket));
     }
 }

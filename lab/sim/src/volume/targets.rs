@@ -8,8 +8,9 @@ use policy::layout::TargetView;
 use policy::precedence::Class;
 use policy::stripe::forks::Queue;
 use policy::stripe::performance::Served;
+use policy::volume::ownership::Mechanism;
 use policy::{TargetId, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -31,12 +32,34 @@ pub struct Target {
     device: Device,
     /// Start of the next object's bytes on the device.
     sector: u64,
-    /// Completion time and bytes of each request.
-    queue: VecDeque<(Time, u64)>,
+    queue: VecDeque<Queued>,
+    /// Service time of the queue's parts of changes, by mechanism.
+    changes: BTreeMap<Mechanism, Time>,
+}
+
+/// Part of a request that was given to a target.
+#[derive(Debug)]
+struct Queued {
+    begins: Time,
+    done: Time,
+    bytes: u64,
+    by: Option<Mechanism>,
+}
+
+/// Originator of a part of a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin {
+    /// An application; the request spans that number of objects.
+    Application {
+        /// Number of objects.
+        spans: usize,
+    },
+    /// A change of a layout.
+    Change(Mechanism),
 }
 
 /// All targets of the volume.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Targets {
     /// Targets by number.
     pub all: Vec<Target>,
@@ -44,16 +67,29 @@ pub struct Targets {
     pub served: Served,
     /// Additional service time for each object that a request spans.
     pub overhead: Time,
+    /// Time that parts of applications' requests waited behind parts of changes, by mechanism.
+    pub delays: BTreeMap<Mechanism, Time>,
 }
 
 impl Target {
     /// Creates an empty target.
     pub fn new(tier: u8, bytes: u64, device: Device) -> Target {
-        Target { tier, bytes, used: 0, up: true, failures: 0, moved: [0; 2], device, sector: 0, queue: VecDeque::new() }
+        Target {
+            tier,
+            bytes,
+            used: 0,
+            up: true,
+            failures: 0,
+            moved: [0; 2],
+            device,
+            sector: 0,
+            queue: VecDeque::new(),
+            changes: BTreeMap::new(),
+        }
     }
 
     /// Serves a request after those that wait, and takes `beside` longer than the device; returns its start and end.
-    fn serve(&mut self, now: Time, bytes: u64, write: bool, beside: Time) -> (Time, Time) {
+    fn serve(&mut self, now: Time, bytes: u64, write: bool, beside: Time, by: Option<Mechanism>) -> (Time, Time) {
         let count = bytes.div_ceil(SECTOR_BYTES).max(1);
         if self.sector + count > self.device.sectors() {
             self.sector = 0;
@@ -63,8 +99,27 @@ impl Target {
         self.moved[usize::from(write)] += bytes;
         let begins = self.free_at().max(now);
         let done = self.device.serve(begins, &io) + beside;
-        self.queue.push_back((done, bytes));
+        self.queue.push_back(Queued { begins, done, bytes, by });
+        let change = by.map(|by| self.changes.entry(by).or_default());
+        change.into_iter().for_each(|sum| *sum = *sum + done.since(begins));
         (begins, done)
+    }
+
+    /// Removes what has ended from the queue.
+    fn end(&mut self, now: Time) {
+        while let Some(of) = self.queue.pop_front_if(|of| of.done <= now) {
+            let change = of.by.and_then(|by| self.changes.get_mut(&by));
+            change.into_iter().for_each(|sum| *sum = sum.since(of.done.since(of.begins)));
+        }
+    }
+
+    /// Returns how long a request that comes now waits for parts of changes, by mechanism.
+    fn delays(&self, now: Time) -> impl Iterator<Item = (Mechanism, Time)> + '_ {
+        let first = self.queue.front();
+        self.changes.iter().map(move |(by, sum)| {
+            let served = first.filter(|of| of.by == Some(*by)).map_or(Time::ZERO, |of| now.since(of.begins));
+            (*by, sum.since(served))
+        })
     }
 
     /// Returns the busy time until now, without waiting requests.
@@ -74,7 +129,7 @@ impl Target {
 
     /// Returns the time at which its queue is empty.
     pub fn free_at(&self) -> Time {
-        self.queue.back().map_or(Time::ZERO, |(at, _)| *at)
+        self.queue.back().map_or(Time::ZERO, |last| last.done)
     }
 }
 
@@ -84,14 +139,22 @@ impl Targets {
         &mut self.all[usize::from(id.0)]
     }
 
-    /// Serves a target's part of a request that spans `spans` objects; returns the time of completion.
-    pub fn serve(&mut self, now: Time, id: TargetId, bytes: u64, write: bool, spans: usize) -> Time {
+    /// Serves a target's part of a request; returns the time of completion.
+    pub fn serve(&mut self, now: Time, id: TargetId, bytes: u64, write: bool, origin: Origin) -> Time {
+        let (spans, by) = match origin {
+            Origin::Application { spans } => (spans, None),
+            Origin::Change(by) => (1, Some(by)),
+        };
         let beside = Time(self.overhead.0 * spans as u64);
-        let target = self.of(id);
-        while target.queue.front().is_some_and(|(at, _)| *at <= now) {
-            target.queue.pop_front();
+        let target = &mut self.all[usize::from(id.0)];
+        target.end(now);
+        if by.is_none() {
+            for (mechanism, waits) in target.delays(now) {
+                let delay = self.delays.entry(mechanism).or_default();
+                *delay = *delay + waits;
+            }
         }
-        let (begins, done) = target.serve(now, bytes, write, beside);
+        let (begins, done) = target.serve(now, bytes, write, beside, by);
         let one = Served { operations: 1, bytes, took_ns: done.since(begins).0, queued: 1 };
         self.served = self.served.and(one);
         done
@@ -99,11 +162,8 @@ impl Targets {
 
     /// Returns the waiting requests of a target.
     pub fn queue(&self, now: Time, id: TargetId) -> Queue {
-        let waiting = self.all[usize::from(id.0)].queue.iter().filter(|(at, _)| *at > now);
-        waiting.fold(Queue::default(), |sum, (_, bytes)| Queue {
-            operations: sum.operations + 1,
-            bytes: sum.bytes + bytes,
-        })
+        let waiting = self.all[usize::from(id.0)].queue.iter().filter(|of| of.done > now);
+        waiting.fold(Queue::default(), |sum, of| Queue { operations: sum.operations + 1, bytes: sum.bytes + of.bytes })
     }
 
     /// Returns the work of each target until now.
@@ -143,5 +203,28 @@ impl Targets {
     /// Frees the space of an object.
     pub fn give(&mut self, id: TargetId, bytes: u64) {
         self.of(id).used -= bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::tier::cost::DeviceCost;
+
+    #[test]
+    fn a_request_is_delayed_by_the_rest_of_the_changes_before_it() {
+        let device = Device::of_cost(&DeviceCost::seconds_per_gb(1e9 / 1.024e6, 1e9 / 1.024e6));
+        let (mut targets, id) = (Targets::default(), TargetId(0));
+        targets.all.push(Target::new(0, 1 << 40, device));
+        let mut at = |now: u64, bytes, origin| targets.serve(Time::from_millis(now), id, bytes, false, origin);
+        let application = Origin::Application { spans: 1 };
+        // At 1.024 MB/s: a change for 2 s and another for 1 s; requests at 0.5 s, behind the first request, and at the end.
+        assert_eq!(at(0, 2_048_000, Origin::Change(Mechanism::Tiers)), Time::from_secs(2));
+        assert_eq!(at(500, 1_024_000, application), Time::from_secs(3));
+        assert_eq!(at(2500, 1_024_000, Origin::Change(Mechanism::Burst)), Time::from_secs(4));
+        assert_eq!(at(3250, 1_024_000, application), Time::from_secs(5));
+        assert_eq!(at(6000, 1_024_000, application), Time::from_secs(7));
+        let delays = [(Mechanism::Burst, Time::from_millis(750)), (Mechanism::Tiers, Time::from_millis(1500))];
+        assert_eq!(targets.delays.into_iter().collect::<Vec<_>>(), delays);
     }
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use sim::replay::is_request;
 use sim::storage::Device;
 use sim::trace::{Op, Options};
-use sim::volume::{Faults, Figures, Load, Request, Setup, Target, TargetFigures, run};
+use sim::volume::{Faults, Figures, HourFigures, Load, Request, Setup, Target, TargetFigures, run};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -112,7 +112,7 @@ impl Volume {
         let hash = blake3::hash(text.as_bytes()).to_hex();
         let json =
             || json!({ "version": version, "seed": self.traces.seed, "volume": hash.as_str(), "figures": figures[0] });
-        let sheet = || table::sheet(&columns, &figures[0]) + &targets(&config, &figures[0]);
+        let sheet = || table::sheet(&columns, &figures[0]) + &targets(&config, &figures[0]) + &hours(&figures[0]);
         Ok(table::answer(self.output, &columns, &figures, sheet, json))
     }
 
@@ -254,6 +254,20 @@ fn targets(config: &Config, of: &Figures) -> String {
     format!("\n{}", table::text(&columns, &rows))
 }
 
+/// A table of the hours.
+fn hours(of: &Figures) -> String {
+    let rows: Vec<(usize, &HourFigures)> = of.hours.iter().enumerate().collect();
+    let columns = [
+        column("", |(hour, _): &(usize, &HourFigures)| *hour as u64).shown("hour", 0),
+        column("", |(_, of): &(usize, &HourFigures)| of.requests).shown("requests", 0),
+        column("", |(_, of): &(usize, &HourFigures)| of.request_ms).shown("mean response ms", 3),
+        column("", |(_, of): &(usize, &HourFigures)| of.checkpoints).shown("checkpoints", 0),
+        column("", |(_, of): &(usize, &HourFigures)| of.checkpoint_s).shown("latency s", 2),
+        column("", |(_, of): &(usize, &HourFigures)| of.copied_bytes as f64 / 1e9).shown("GB copied", 1),
+    ];
+    format!("\n{}", table::text(&columns, &rows))
+}
+
 fn columns(of: &Figures) -> Vec<Column<'static, Figures>> {
     let mut columns = vec![
         column("jobs", |of: &Figures| of.jobs).shown("jobs", 0),
@@ -268,11 +282,13 @@ fn columns(of: &Figures) -> Vec<Column<'static, Figures>> {
         column("changes", |of: &Figures| of.changes.values().sum::<u64>()).shown("changes of layouts", 0),
     ];
     for mechanism in of.changes.keys() {
-        let (count, bytes) = (mechanism.clone(), mechanism.clone());
+        let (count, bytes, delay) = (mechanism.clone(), mechanism.clone(), mechanism.clone());
         let changes = column("", move |of: &Figures| of.changes.get(&count).copied());
         columns.push(changes.shown(format!("  changes by {mechanism}"), 0));
         let copied = column("", move |of: &Figures| of.copied_bytes.get(&bytes).map(|bytes| *bytes as f64 / 1e9));
         columns.push(copied.shown("    GB copied", 1));
+        let delay = column("", move |of: &Figures| of.delay_s.get(&delay).copied());
+        columns.push(delay.shown("    s that requests waited behind it", 1));
     }
     columns.extend([
         column("copies_gb", |of: &Figures| of.copies_bytes as f64 / 1e9).shown("most room of slow copies GB", 1),

@@ -4,8 +4,10 @@ use super::World;
 use super::lru::Lru;
 use super::optimum::{self, Tiers};
 use super::requests::{Piece, Requests};
+use crate::volume::targets::Origin;
 use policy::TargetId;
 use policy::tier::Tier;
+use policy::volume::ownership::Mechanism;
 use std::collections::BTreeSet;
 
 /// Place where a block is served, whatever its home.
@@ -98,7 +100,7 @@ impl World<'_> {
     /// Adds background work, whose completion no client awaits.
     fn beside(&mut self, target: TargetId, bytes: u64, write: bool) {
         if bytes > 0 {
-            self.targets.serve(self.now, target, bytes, write, 1);
+            self.targets.serve(self.now, target, bytes, write, Origin::Change(Mechanism::Tiers));
             self.playing.iter_mut().for_each(|playing| playing.moved(bytes));
         }
     }
