@@ -326,3 +326,19 @@ fn what_a_target_does_not_know_of_yet_is_moved_too() {
     assert!(bytes[..30_000] == content()[..30_000] && bytes[30_000..70_000].iter().all(|b| *b == 7));
     assert!(bytes[70_000..80_000].iter().all(|b| *b == 0) && bytes[80_000..].iter().all(|b| *b == 9));
 }
+
+/// Otherwise tiers would have a claim on the file, and it would be lost to the striper.
+#[test]
+fn a_file_that_is_striped_again_has_segments_only_if_it_had_them() {
+    let cut = Placement { segment_bytes: 8192, ..world(1).options.placement.clone() };
+    for (placement, are_several) in [(world(1).options.placement.clone(), false), (cut.clone(), true)] {
+        let world = filled(Options { targets: 6, placement, mirror_writes: MirrorWrites::Sync, inline_bytes_max: 0 });
+        let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None);
+        let wide = Placement { stripe_count: 4, single_bytes_max: 0, ..cut.clone() };
+        let layout = mover.restripe(&world.life.file, 0, &wide).expect("well");
+        assert_eq!(layout.mirrors[0].segments.len() > 1, are_several, "{layout:?}");
+        let forked = mover.add_fork(&world.life.file, &wide).expect("well");
+        assert_eq!(forked.mirrors[1].segments.len() > 1, are_several, "{forked:?}");
+        check(&world, "afterwards");
+    }
+}

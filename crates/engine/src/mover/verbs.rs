@@ -5,7 +5,7 @@ use super::{Mover, Pace};
 use crate::file::{File, NewObjects, targets_of};
 use crate::{Error, Result};
 use policy::TargetId;
-use policy::layout::{Layout, Mirror, MirrorState, Placement, Reason, Segment, SegmentShape, plan_growth};
+use policy::layout::{Layout, Mirror, MirrorState, OPEN_END, Placement, Reason, Segment, SegmentShape, plan_growth};
 use std::sync::Arc;
 
 impl Mover {
@@ -58,7 +58,8 @@ impl Mover {
         })
     }
 
-    /// A mirror that covers as many bytes as the others.
+    /// A mirror that covers as many bytes as the others. A file with an open-ended segment is not cut into more: tiers
+    /// would have a claim on it then.
     pub(super) fn striped(
         &self,
         file: &File,
@@ -68,6 +69,9 @@ impl Mover {
         avoid: &[TargetId],
     ) -> Result<Mirror> {
         let size = file.size();
+        let is_open = old.mirrors.iter().flat_map(|mirror| &mirror.segments).any(|segment| segment.end == OPEN_END);
+        let segment_bytes = if is_open { 0 } else { place.segment_bytes };
+        let place = &Placement { segment_bytes, ..*place };
         let mut shapes = plan_growth(place, 0, size.max(1), Some(size.max(1)));
         if let Some(last) = shapes.last_mut() {
             last.end = last.end.max(covered(old));
