@@ -68,6 +68,7 @@ pub use lost::{LossLog, Lost};
 pub use making::Making;
 pub use nodes::Cluster;
 pub use numbered::Numbered;
+pub use paged::Paged;
 pub use passthrough::{Backing, FileOpen};
 pub use payer::Payer;
 pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved};

@@ -183,7 +183,7 @@ impl File {
         let lost = self.pool.lost.noted();
         // A copy costs less than the extra request that unaligned bytes cause.
         let paged = self.is_sent_on_by_pages(slot, data.len()).then(|| Paged::of(data));
-        let sent = paged.as_ref().map_or(data, Paged::all);
+        let sent = paged.as_deref().unwrap_or(data);
         let result = slot.run_inline(&self.pool, |h| h.write_at(piece.object_offset, sent), &overdue);
         let result = match result {
             Err(InlineError::NotNow) => return InlineWrite::NotNow,

@@ -11,6 +11,7 @@
 //! KiB. It sends each after the reply to the previous one. So a large part is read as a few concurrent operations: the
 //! same requests in fewer round trips.
 
+use super::paged::Paged;
 use super::{File, Slot, View};
 use policy::layout::{Piece, Position};
 
@@ -97,7 +98,7 @@ impl File {
 
     /// Whether a write of `len` bytes fills whole requests of a FUSE mount.
     pub(super) fn is_sent_on_by_pages(&self, slot: &Slot, len: usize) -> bool {
-        len >= REQUEST_BYTES && self.is_shared() && self.cuts(slot)
+        len >= REQUEST_BYTES && self.cuts(slot)
     }
 
     fn cuts(&self, slot: &Slot) -> bool {
@@ -141,7 +142,7 @@ impl File {
             let (at, len) = (part.object_offset, part.len);
             let submitted = view.slot(part.at).submit(&self.pool, move |h| {
                 h.advise(advice);
-                let mut bytes = vec![0; len];
+                let mut bytes = Paged::zeroed(len);
                 h.read_at(at, &mut bytes).map(|read| {
                     bytes[read..].fill(0);
                     bytes
@@ -154,7 +155,7 @@ impl File {
         }
         for (part, p) in parts.iter().zip(pending) {
             let bytes = p.wait().ok()?;
-            let mut rest = bytes.as_slice();
+            let mut rest = &bytes[..];
             for &(from, len) in &part.pieces {
                 let (head, tail) = rest.split_at(len);
                 buf[from..from + len].copy_from_slice(head);

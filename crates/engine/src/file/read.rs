@@ -1,5 +1,6 @@
 //! Reads: piece by piece, from the best mirror, from the next on failure, after recovery when none is left.
 
+use super::paged::Paged;
 use super::{Event, File, View, target_error};
 use crate::{Error, Result};
 use object::target::TargetError;
@@ -112,16 +113,13 @@ impl File {
         let offset = piece.object_offset;
         let len = buf.len();
         let advice = self.advice();
-        let bytes = slot.run(&self.pool, move |h| {
+        let (bytes, read) = slot.run(&self.pool, move |h| {
             h.advise(advice);
-            let mut bytes = vec![0; len];
-            h.read_at(offset, &mut bytes).map(|read| {
-                bytes.truncate(read);
-                bytes
-            })
+            let mut bytes = Paged::zeroed(len);
+            h.read_at(offset, &mut bytes).map(|read| (bytes, read))
         })?;
-        buf[..bytes.len()].copy_from_slice(&bytes);
-        buf[bytes.len()..].fill(0);
+        buf[..read].copy_from_slice(&bytes[..read]);
+        buf[read..].fill(0);
         Ok(true)
     }
 

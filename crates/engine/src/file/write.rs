@@ -316,12 +316,12 @@ impl File {
         };
         let mut pending = Vec::new();
         let lost = self.pool.lost.noted();
-        let shared = Paged::of(data);
+        let shared = Arc::new(Paged::of(data));
         for piece in view.in_sync().flat_map(|m| layout.mirrors[m].pieces(m, offset, data.len() as u64)) {
             let slot = view.slot(piece.at);
             let from = (piece.file_offset - offset) as usize;
             let (bytes, to, len) = (shared.clone(), piece.object_offset, piece.len as usize);
-            match slot.submit(&self.pool, move |h| h.write_at(to, &bytes.all()[from..from + len])) {
+            match slot.submit(&self.pool, move |h| h.write_at(to, &bytes[from..from + len])) {
                 Ok(p) => pending.push((piece, slot, p)),
                 Err(e) => miss(piece.at.mirror, slot.target_id, e),
             }

@@ -11,7 +11,7 @@ use super::metadata::STATS_ID;
 use super::mode::may_fill_pages;
 use super::open::{Handle, Open};
 use engine::cache::Stream;
-use engine::file::{Access, Happened, InlineRead, InlineWrite, OnDeadline, Reading as Cached, Resume};
+use engine::file::{Access, Happened, InlineRead, InlineWrite, OnDeadline, Paged, Reading as Cached, Resume};
 use engine::stats::Position;
 use fuser::{ReplyData, ReplyWrite};
 use parking_lot::Mutex;
@@ -24,13 +24,13 @@ use std::time::Instant;
 
 thread_local! {
     /// Bytes on their way to the kernel. As large as the largest read so far, at most one request.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<Paged> = const { RefCell::new(Paged::empty()) };
 }
 
 fn with_buffer<T>(len: usize, act: impl FnOnce(&mut [u8]) -> T) -> T {
     BUFFER.with_borrow_mut(|buffer| {
         if buffer.len() < len {
-            buffer.resize(len, 0);
+            *buffer = Paged::zeroed(len);
         }
         act(&mut buffer[..len])
     })
