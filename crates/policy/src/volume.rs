@@ -36,6 +36,7 @@ use crate::ids::{FileId, ObjectId};
 use crate::machine::{self as contract, Log, Machine};
 use crate::protect::repair_order::Candidate;
 use crate::protect::replica::Replication;
+use crate::stripe::forks::Shape;
 use crate::stripe::striper::Striper;
 use crate::tier::machine::{self, Reorganizer};
 use crate::tier::yielding::Yielding;
@@ -146,6 +147,13 @@ impl Volume {
     /// Temporal replication, if it is on.
     pub fn replication(&self) -> Option<&Replication> {
         self.replicas.as_ref().map(|replicas| &replicas.replication)
+    }
+
+    /// Shape of a file's next segments: the striper's for this file, if no other mechanism decides on its width, else its
+    /// shape for all new files. `None`: the volume's default.
+    pub fn placement(&self, file: Option<FileId>) -> Option<Shape> {
+        let is_striped = |file: &FileId| self.owner(*file, Aspect::Shape).is_none_or(|by| by == Mechanism::Stripes);
+        self.stripes.as_ref()?.striper.placement(file.filter(is_striped))
     }
 
     /// Next look of the striper, if there is one. The requests to files are sent just before.

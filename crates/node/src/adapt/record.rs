@@ -197,7 +197,7 @@ impl Adviser for Recorder {
         let as_usual = (place.stripe_size, place.stripe_count) == (usual.stripe_size, usual.stripe_count);
         if self.stripes_change
             && as_usual
-            && let Some(shape) = self.driver.machine().striper().and_then(|striper| striper.placement(file.id()))
+            && let Some(shape) = self.driver.machine().placement(file.id())
         {
             place.stripe_size = shape.unit_bytes;
             place.stripe_count = shape.devices as usize;

@@ -137,3 +137,32 @@ fn the_file_with_fewest_mirrors_is_mended_first_and_a_failure_is_tried_again() {
     volume.handle(again, Event::Tick);
     assert_eq!(changes(&mut volume, again).iter().map(|change| change.file.0).collect::<Vec<_>>(), [3]);
 }
+
+/// Its next segments lie on the fast devices, which the striper does not see.
+#[test]
+fn a_checkpoint_grows_in_the_shape_of_new_files() {
+    use crate::stripe::profile::{Count, Counts, class_of};
+    use crate::stripe::{advice::Mode, device::Measured, rules, striper};
+    let stripes = StripesConfig {
+        striper: striper::Config::new(Mode::Model, &Measured::disk(0.012, 0.008, 20e6, 20e6, 0.0), 8),
+        rules: rules::parse(rules::ADAPTIVE).expect("rules"),
+        every: Time::from_secs(1),
+    };
+    let mut volume = Volume::new(Config { stripes: Some(stripes), ..config() }, Time::ZERO);
+    let files = [(FileId(1), 3, 1 << 20), (FileId(2), 150, 32 << 10)];
+    for second in 1..30 {
+        for (file, rate, len) in files {
+            let now = Time::from_secs(second);
+            let mut counts = Box::<Counts>::default();
+            counts[class_of(len)] = Count { reads: rate, writes: 0, bytes: rate * len };
+            volume.handle(now, Event::File(file, lies(&[(Purpose::Data, true)])));
+            volume.handle(now, Event::File(file, FileEvent::Asked { counts, recent: Vec::new() }));
+            volume.handle(now, Event::Tick);
+            changes(&mut volume, now);
+        }
+    }
+    let [own, usual] = [volume.placement(Some(FileId(1))), volume.placement(None)];
+    assert!(own.is_some() && usual.is_some() && own != usual, "{own:?}, {usual:?}");
+    volume.handle(Time::from_secs(30), Event::File(FileId(1), FileEvent::Joins(1)));
+    assert_eq!(volume.placement(Some(FileId(1))), usual);
+}
