@@ -1,4 +1,4 @@
-//! Parallel reads of the pieces of one request: one operation for each object, even for several stripes.
+//! Parallel reads and writes of the pieces of one request: one operation for each object, even for several stripes.
 //!
 //! ```text
 //!   request      [ a0 | b0 | c0 | a1 | b1 | c1 | a2 ]     stripes of the objects a, b and c
@@ -12,6 +12,7 @@
 //! same requests in fewer round trips.
 
 use super::paged::Paged;
+use super::write::Missed;
 use super::{File, Slot, View};
 use policy::layout::{Piece, Position};
 
@@ -66,6 +67,16 @@ pub fn parts(offset: u64, pieces: impl Iterator<Item = Piece>) -> Vec<Part> {
 }
 
 impl Part {
+    /// Copies its bytes out of the request.
+    fn gather(&self, data: &[u8]) -> Paged {
+        let (mut bytes, mut at) = (Paged::zeroed(self.len), 0);
+        for &(from, len) in &self.pieces {
+            bytes[at..at + len].copy_from_slice(&data[from..from + len]);
+            at += len;
+        }
+        bytes
+    }
+
     /// Splits the part into several consecutive ones of about the same length.
     fn cut(self) -> Vec<Part> {
         let count = (self.len / CUT_BYTES_MIN).clamp(1, CUTS_MAX);
@@ -91,7 +102,7 @@ impl Part {
 }
 
 impl File {
-    /// Whether a read of `len` bytes is split into several operations on a target.
+    /// Whether a request of `len` bytes is split into several operations on a target.
     pub(super) fn is_cut(&self, slot: &Slot, len: usize) -> bool {
         len >= 2 * CUT_BYTES_MIN && self.is_shared() && self.cuts(slot)
     }
@@ -119,6 +130,43 @@ impl File {
         })
     }
 
+    /// Operations for the pieces of a request.
+    fn operations(&self, view: &View, offset: u64, pieces: impl Iterator<Item = Piece>) -> Vec<Part> {
+        let cut = |part: Part| if self.is_cut(view.slot(part.at), part.len) { part.cut() } else { vec![part] };
+        parts(offset, pieces).into_iter().flat_map(cut).collect()
+    }
+
+    /// Writes to every mirror in sync in parallel; returns the mirrors that missed it. A slot is marked written after the
+    /// write: a sync in between would otherwise clear the mark before the bytes are there.
+    pub(super) fn write_mirrors(&self, view: &View, offset: u64, data: &[u8]) -> Vec<Missed> {
+        let layout = view.layout.as_ref().expect("only called with a layout");
+        let mut missed = Vec::new();
+        let mut miss = |mirror, target, error| {
+            if missed.iter().all(|m: &Missed| m.mirror != mirror) {
+                missed.push(Missed { mirror, target, error });
+            }
+        };
+        let mut pending = Vec::new();
+        let lost = self.pool.lost.noted();
+        let pieces = |mirror: usize| layout.mirrors[mirror].pieces(mirror, offset, data.len() as u64);
+        for part in view.in_sync().flat_map(|mirror| self.operations(view, offset, pieces(mirror))) {
+            let (slot, bytes, to) = (view.slot(part.at), part.gather(data), part.object_offset);
+            match slot.submit(&self.pool, move |h| h.write_at(to, &bytes)) {
+                Ok(p) => pending.push((part, slot, p)),
+                Err(e) => miss(part.at.mirror, slot.target_id, e),
+            }
+        }
+        for (part, slot, p) in pending {
+            let written = p.wait();
+            view.written(part.at);
+            match written {
+                Ok(()) => self.pool.lost.written(slot.id.0, part.object_offset, part.len as u64, lost),
+                Err(e) => miss(part.at.mirror, slot.target_id, e),
+            }
+        }
+        missed
+    }
+
     /// Reads all pieces from the best mirror in parallel. `None` if that is not possible or one failed: then the pieces
     /// are read one by one.
     pub(super) fn read_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> Option<()> {
@@ -131,8 +179,7 @@ impl File {
             return None;
         }
         let several = pieces.len() > 1;
-        let cut = |part: Part| if self.is_cut(view.slot(part.at), part.len) { part.cut() } else { vec![part] };
-        let parts: Vec<Part> = parts(offset, pieces.into_iter()).into_iter().flat_map(cut).collect();
+        let parts = self.operations(view, offset, pieces.into_iter());
         if !several && parts.len() < 2 {
             return None;
         }

@@ -2,7 +2,6 @@
 //! acknowledgement.
 
 use super::overflow::Refused;
-use super::paged::Paged;
 use super::{File, MirrorWrites, View, target_error};
 use crate::{Error, Result};
 use object::target::TargetError;
@@ -302,38 +301,5 @@ impl File {
             self.defer_cut(holds);
         }
         self.tail_clean.store(false, Ordering::Release);
-    }
-
-    /// Writes to every mirror in sync, all pieces in parallel; returns the mirrors that missed it. A slot is marked
-    /// written after the write: a sync in between would otherwise clear the mark before the bytes are there.
-    fn write_mirrors(&self, view: &View, offset: u64, data: &[u8]) -> Vec<Missed> {
-        let layout = view.layout.as_ref().expect("only called with a layout");
-        let mut missed = Vec::new();
-        let mut miss = |mirror, target, error| {
-            if missed.iter().all(|m: &Missed| m.mirror != mirror) {
-                missed.push(Missed { mirror, target, error });
-            }
-        };
-        let mut pending = Vec::new();
-        let lost = self.pool.lost.noted();
-        let shared = Arc::new(Paged::of(data));
-        for piece in view.in_sync().flat_map(|m| layout.mirrors[m].pieces(m, offset, data.len() as u64)) {
-            let slot = view.slot(piece.at);
-            let from = (piece.file_offset - offset) as usize;
-            let (bytes, to, len) = (shared.clone(), piece.object_offset, piece.len as usize);
-            match slot.submit(&self.pool, move |h| h.write_at(to, &bytes[from..from + len])) {
-                Ok(p) => pending.push((piece, slot, p)),
-                Err(e) => miss(piece.at.mirror, slot.target_id, e),
-            }
-        }
-        for (piece, slot, p) in pending {
-            let written = p.wait();
-            view.written(piece.at);
-            match written {
-                Ok(()) => self.pool.lost.written(slot.id.0, piece.object_offset, piece.len, lost),
-                Err(e) => miss(piece.at.mirror, slot.target_id, e),
-            }
-        }
-        missed
     }
 }

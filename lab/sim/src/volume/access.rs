@@ -1,6 +1,6 @@
 //! Reads and writes of applications: their placement, their duration, and the resulting events for the machine.
 
-use super::files::{File, add_parts, add_stripes};
+use super::files::{File, add_parts};
 use super::load::Answer;
 use super::targets::Origin;
 use super::world::{Happening, World};
@@ -49,7 +49,7 @@ impl World<'_> {
         let mut parts = std::mem::take(&mut self.parts);
         parts.clear();
         match write {
-            true => file.intact().for_each(|at| add_stripes(&mut parts, &file.mirrors[at].1, offset, len)),
+            true => file.intact().for_each(|at| add_parts(&mut parts, &file.mirrors[at].1, offset, len)),
             false => add_parts(&mut parts, &file.mirrors[self.chosen(id, file, offset, len)?].1, offset, len),
         }
         if parts.is_empty() {

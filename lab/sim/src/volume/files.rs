@@ -102,20 +102,6 @@ pub fn add_parts(parts: &mut Vec<(Object, u64)>, mirror: &Mirror, offset: u64, l
     }
 }
 
-/// Adds each stripe of a range of the file: a request of its own.
-pub fn add_stripes(parts: &mut Vec<(Object, u64)>, mirror: &Mirror, offset: u64, len: u64) {
-    let mut at = offset;
-    while at < offset + len {
-        let segment = mirror.segments.partition_point(|segment| segment.end <= at);
-        let Some(segment) = mirror.segments.get(segment) else { return };
-        let next =
-            (segment.start + ((at - segment.start) / segment.stripe_size + 1) * segment.stripe_size).min(segment.end);
-        let end = next.min(offset + len);
-        add_parts(parts, mirror, at, end - at);
-        at = end;
-    }
-}
-
 /// Returns the objects of a mirror of a file of `bytes` bytes.
 pub fn objects(mirror: &Mirror, bytes: u64) -> impl Iterator<Item = Placed> + '_ {
     mirror.segments.iter().enumerate().flat_map(move |(s, segment)| {
