@@ -162,7 +162,7 @@ class Volume:
         return self.rig.run(self.rig.entrepot, "--volume", self.toml, *words)
 
     def fill(self, name, size):
-        block = os.urandom(1 << 20)
+        block = random_block()
         with open(f"{self.mnt}/{name}", "wb", buffering=0) as file:
             for _ in range(size >> 20):
                 file.write(block)
@@ -233,7 +233,7 @@ class Volume:
         time.sleep(starts + 0.2)
         with open(f"{self.mnt}/input{number}", "rb", buffering=0) as file:
             file.read(size)
-        block, kept = os.urandom(1 << 20), []
+        block, kept = random_block(), []
         for version in range(checkpoints):
             path = f"{self.mnt}/ckpt/job{number}/{version}/state"
             began = time.monotonic()
@@ -246,6 +246,13 @@ class Volume:
             if len(kept) > 2:
                 os.remove(kept.pop(0))
             time.sleep(interval)
+
+
+def random_block():
+    """1 MiB in whole pages of memory: from others the kernel makes two requests of a direct write."""
+    block = mmap.mmap(-1, 1 << 20)
+    block.write(os.urandom(1 << 20))
+    return memoryview(block)
 
 
 def together(works):

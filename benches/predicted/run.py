@@ -203,6 +203,9 @@ def two_files(rates, sizes, seconds, mib):
 class TwoTiers:
     """Fast and four slow devices of (reading, writing, latency in ms), and a volume.toml over them."""
 
+    OF_FOUR = (4, (14, 4, 1), (9, 7, 6))
+    OF_TWO = (2, (24, 8, 1), (9, 7, 6))
+
     def __init__(self, count, fast, slow, window, more=""):
         adapts = '[tiering]\npolicy = "tuned"\nfast = "fast"\nslow = "slow"\n' \
                  f'window = {window}\nidle = "0s"\nbusy_rate = 4000000\nshare_percent = 10\n{STRIPES}{more}'
@@ -249,57 +252,44 @@ def volume(rig, _):
            size / 1e3 / response_ms(times), waited())
 
 
-def with_jobs(rig, _):
+def with_jobs(rig, size):
     """The same with a burst buffer: jobs, which start 2 to 4 s apart, read an input and write checkpoints beside."""
     jobs, checkpoints, mib, interval, lead = 3, 5, 10, 7.5, 3
-    seed, starts, inputs = jobs_of_simulator(SEED, jobs, 600000)
-    seconds = max(starts) - min(starts) + lead + checkpoints * (interval + 1)
-    load = two_files((12, 6), (512 << 10, 512 << 10), seconds, 40)
-    tiers = TwoTiers(4, (14, 8, 1), (9, 7, 6), 180,
+    devices, reads, size = {"512": (TwoTiers.OF_FOUR, (12, 6), 512 << 10),
+                            "1024": (TwoTiers.OF_TWO, (6, 4), 1 << 20)}[size]
+    tiers = TwoTiers(*devices, 180,
                      '[burst]\nfast = "fast"\ncapacity = "slow"\nsize = "90MB"\nperiod = "7s"\n'
                      'checkpoints = ["ckpt/{app}/{version}/**"]\nlimits = "buckets"\nwrite_max = "200MB"\n'
                      'write_min = "190MB"\ndemote_max = "4MB"\ndemote_min = "500KB"\ndemote_idle = "8MB"\n')
-    shift = min(starts) - lead
+    words = ["--jobs", jobs, "--span", "1ns", "--queued", "8s", "--input", 600000, "--checkpoint", mib * MIB,
+             "--checkpoints", checkpoints, "--interval", f"{interval}s"]
+    for seed in itertools.count(SEED * 1000):
+        found = tiers.sim(rig, [(0.0, "segments", 0, size, False)], "--seed", seed, *words)["job_times"]
+        starts = sorted(of["started_s"] for of in found)
+        if all(2 <= after - before <= 4 for before, after in itertools.pairwise(starts)):
+            break
+    seconds = starts[-1] - starts[0] + lead + checkpoints * (interval + 1)
+    load = two_files(reads, (size, size), seconds, 40)
+    shift = starts[0] - lead
     late = load[:1] + [(due + shift, *rest) for due, *rest in load[1:]]
-    figures = tiers.sim(rig, late, "--jobs", jobs, "--span", "1ns", "--seed", seed, "--input", 600000,
-                        "--checkpoint", mib * MIB, "--checkpoints", checkpoints, "--interval", f"{interval}s")
+    figures = tiers.sim(rig, late, "--seed", seed, *words)
     files = [("whole", 40, False), ("segments", 40, True)] + [(f"input{n}", 1, False) for n in range(jobs)]
     times, took = [], []
     with tiers.volume(rig, files) as live:
         with rig.watched() as waited:
-            works = [lambda n=n: live.job(n, starts[n] - shift, inputs[n], checkpoints, mib, interval, took)
-                     for n in range(jobs)]
+            works = [lambda n=n, of=of: live.job(n, of["started_s"] - shift, of["input_bytes"], checkpoints, mib,
+                                                 interval, took)
+                     for n, of in enumerate(found)]
             together([lambda: times.extend(live.play(load))] + works)
-    size = sum(of[3] for of in load) / len(load)
-    told = f"18/s of 512 KiB, {jobs * checkpoints} checkpoints of {mib} MiB; {tiers.told}"
+    told = f"{sum(reads)}/s of {size >> 10} KiB, {jobs * checkpoints} checkpoints of {mib} MiB; {tiers.told}"
     yield ("a volume with jobs: reads", told, size / 1e3 / figures["request_ms"], size / 1e3 / response_ms(times),
            waited())
     yield ("a volume with jobs: checkpoints", "the same", mib * MIB / 1e6 / figures["checkpoint_s"],
            mib * MIB / 1e6 / (sum(took) / len(took)), waited())
 
 
-def jobs_of_simulator(seed, count, mean_input):
-    """A seed with which jobs of `sim volume` start 2 to 4 s apart, and their starts in s and inputs in bytes."""
-    step, full = 0x9e3779b97f4a7c15, (1 << 64) - 1
-
-    def mix(x):
-        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9 & full
-        x = (x ^ (x >> 27)) * 0x94d049bb133111eb & full
-        return x ^ (x >> 31)
-
-    def below(at, n):
-        return mix(at) * n >> 64
-    for seed in itertools.count(seed * 10**7):
-        # SplitMix64, stream 1; of each job: submission, start, input, nodes.
-        state = mix(mix(seed) + mix(1 ^ step) & full)
-        draws = [[(state + (4 * job + n) * step) & full for n in (2, 3)] for job in range(count)]
-        starts = [60 + below(at, 1800) for at, _ in draws]
-        if all(2 <= after - before <= 4 for before, after in itertools.pairwise(sorted(starts))):
-            return seed, starts, [mean_input // 2 + below(at, mean_input) for _, at in draws]
-
-
 ROWS = {"tiers": ["off", "tuned"], "burst": ["maxbw", "bbos"], "stripes": ["1", "4", "model"],
-        "prefetch": ["fixed:16", "ets"], "source": [""], "volume": [""], "with_jobs": [""]}
+        "prefetch": ["fixed:16", "ets"], "source": [""], "volume": [""], "with_jobs": ["512", "1024"]}
 
 
 def main():

@@ -98,6 +98,7 @@ fn setup(seed: u64) -> Setup {
         stripe_bytes: MIB,
         load: Load {
             span: Time::from_secs(900),
+            queued: Time::from_secs(1800),
             jobs: 3,
             input_bytes: 64 * MIB,
             checkpoint_bytes: 512 * MIB,

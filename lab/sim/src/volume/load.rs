@@ -10,6 +10,8 @@ pub struct Load {
     pub span: Time,
     /// Number of jobs in that time.
     pub jobs: u32,
+    /// Longest time of a job in the queue after a first minute, in whole seconds.
+    pub queued: Time,
     /// Mean size of a job's input file.
     pub input_bytes: u64,
     /// Size of a checkpoint.
@@ -91,7 +93,7 @@ impl Load {
         let mut jobs: Vec<Job> = (0..self.jobs)
             .map(|_| {
                 let submitted = Time(rng.below(self.span.0.max(1)));
-                let starts = submitted + Time::from_secs(60 + rng.below(1800));
+                let starts = submitted + Time::from_secs(60 + rng.below((self.queued.0 / 1_000_000_000).max(1)));
                 let input_bytes = self.input_bytes / 2 + rng.below(self.input_bytes.max(1));
                 Job { submitted, starts, nodes: 1 << rng.below(6), input_bytes }
             })

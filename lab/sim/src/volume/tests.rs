@@ -129,6 +129,7 @@ fn setup(wish: Wish) -> Setup {
         stripe_bytes: MIB,
         load: Load {
             span: Time::from_secs(3600),
+            queued: Time::from_secs(1800),
             jobs: 4,
             input_bytes: 256 * MIB,
             checkpoint_bytes: 1024 * MIB,

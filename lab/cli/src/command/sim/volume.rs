@@ -57,6 +57,9 @@ pub struct Volume {
     /// Jobs in that time.
     #[arg(long, default_value_t = 48, value_name = "N")]
     jobs: u32,
+    /// Longest time of a job in the queue, after a first minute; whole seconds.
+    #[arg(long, default_value = "30min", value_name = "TIME", value_parser = span)]
+    queued: Time,
     /// Bytes of a job's input, on average.
     #[arg(long, default_value = "10GB", value_name = "SIZE", value_parser = size)]
     input: u64,
@@ -133,6 +136,7 @@ impl Volume {
         let load = Load {
             span: self.span,
             jobs: self.jobs,
+            queued: self.queued,
             input_bytes: self.input,
             checkpoint_bytes: self.checkpoint,
             checkpoints: self.checkpoints,
