@@ -20,6 +20,7 @@ mod blocks;
 mod carry;
 mod checkpoints;
 mod copies;
+mod figures;
 mod files;
 mod jobs;
 mod load;
@@ -36,6 +37,7 @@ pub use blocks::{
     play_logged, responses,
 };
 pub use checkpoints::Checkpoint;
+pub use figures::{Figures, HourFigures, JobTimes, TargetFigures};
 pub use load::{Answer, Job, Load, Request};
 pub use world::{observe, run, run_logged};
 
@@ -43,9 +45,6 @@ use crate::storage::Device;
 use policy::Time;
 use policy::stripe::forks::Shape;
 use policy::volume::Config;
-use policy::volume::ownership::Mechanism;
-use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// Description of a target.
 #[derive(Debug)]
@@ -110,113 +109,4 @@ pub struct Setup {
     pub rest: Time,
     /// Check the promises after every event; slow. They are always checked at the end.
     pub check: bool,
-}
-
-/// Figures of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
-    /// Jobs that ended.
-    pub jobs: u64,
-    /// Number of written checkpoints.
-    pub checkpoints: u64,
-    /// Checkpoints given up: refused for lack of space, or lost with a target.
-    pub refused: u64,
-    /// Mean time from the start of a checkpoint's request to its end, in seconds.
-    pub checkpoint_s: f64,
-    /// Answered requests of readers.
-    pub requests: u64,
-    /// Requests of readers for lost files: not answered, and not in the mean.
-    pub requests_failed: u64,
-    /// Mean response time of the answered requests, in milliseconds.
-    pub request_ms: f64,
-    /// Share of all bytes that the fast tier served.
-    pub fast_share: f64,
-    /// Changes of layouts, by mechanism.
-    pub changes: BTreeMap<String, u64>,
-    /// Bytes copied for these changes.
-    pub copied_bytes: BTreeMap<String, u64>,
-    /// Seconds that parts of applications' requests waited at targets behind these copies.
-    pub delay_s: BTreeMap<String, f64>,
-    /// Changes that failed.
-    pub failed: u64,
-    /// Maximum of bytes of slow copies of the fast tier.
-    pub copies_bytes: u64,
-    /// Targets that failed.
-    pub faults: u64,
-    /// Files whose only copy was on failed targets.
-    pub lost_files: u64,
-    /// Changes that undid the previous change of the file by another mechanism.
-    pub undone: u64,
-    /// Simulated seconds until the end.
-    pub span_s: f64,
-    /// Work of each target.
-    pub targets: Vec<TargetFigures>,
-    /// Times of each job, in order of their ends.
-    pub job_times: Vec<JobTimes>,
-    /// Work of each hour.
-    pub hours: Vec<HourFigures>,
-}
-
-/// Times of a job, in seconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct JobTimes {
-    /// Time of its submission.
-    pub submitted_s: f64,
-    /// Time of its start.
-    pub started_s: f64,
-    /// Time of its end.
-    pub ended_s: f64,
-    /// Size of its input in bytes.
-    pub input_bytes: u64,
-    /// Time that it waited for its input.
-    pub input_s: f64,
-    /// Time that it waited for its checkpoints.
-    pub checkpoints_s: f64,
-}
-
-/// Work of an hour.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct HourFigures {
-    /// Requests of readers that came and were answered.
-    pub requests: u64,
-    /// Their mean response time in milliseconds.
-    pub request_ms: f64,
-    /// Checkpoints that were completed.
-    pub checkpoints: u64,
-    /// Their mean time in seconds.
-    pub checkpoint_s: f64,
-    /// Bytes copied for changes that were completed.
-    pub copied_bytes: u64,
-}
-
-/// Work of a target.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TargetFigures {
-    /// 0: the fast tier, 1: the slow one.
-    pub tier: u8,
-    /// Share of the time for which it was busy.
-    pub busy: f64,
-    /// Bytes read, for requests and changes.
-    pub read_bytes: u64,
-    /// Bytes written, likewise.
-    pub written_bytes: u64,
-}
-
-impl Figures {
-    /// Share of the readers' requests that were answered; 1 without requests.
-    pub fn answered_share(&self) -> f64 {
-        let all = self.requests + self.requests_failed;
-        if all == 0 { 1.0 } else { self.requests as f64 / all as f64 }
-    }
-
-    fn carried(&mut self, by: Mechanism, bytes: u64) {
-        let name = name(by);
-        *self.changes.entry(name.clone()).or_default() += 1;
-        *self.copied_bytes.entry(name).or_default() += bytes;
-    }
-}
-
-/// Name of a mechanism in figures.
-fn name(of: Mechanism) -> String {
-    format!("{of:?}").to_lowercase()
 }

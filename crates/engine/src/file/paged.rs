@@ -14,12 +14,7 @@ pub struct Paged {
 }
 
 impl Paged {
-    /// No bytes.
-    pub const fn empty() -> Paged {
-        Paged { bytes: Vec::new(), start: 0 }
-    }
-
-    /// Returns zeros.
+    /// Zeros, for a read to replace.
     pub fn zeroed(len: usize) -> Paged {
         let mut bytes = vec![0; len + PAGE_BYTES];
         let start =
@@ -28,7 +23,7 @@ impl Paged {
         Paged { bytes, start }
     }
 
-    /// Copies bytes.
+    /// A copy that a worker can keep.
     pub fn of(data: &[u8]) -> Paged {
         let mut paged = Paged::zeroed(data.len());
         paged.copy_from_slice(data);

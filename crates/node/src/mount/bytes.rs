@@ -24,7 +24,7 @@ use std::time::Instant;
 
 thread_local! {
     /// Bytes on their way to the kernel. As large as the largest read so far, at most one request.
-    static BUFFER: RefCell<Paged> = const { RefCell::new(Paged::empty()) };
+    static BUFFER: RefCell<Paged> = RefCell::default();
 }
 
 fn with_buffer<T>(len: usize, act: impl FnOnce(&mut [u8]) -> T) -> T {

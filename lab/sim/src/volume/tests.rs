@@ -12,6 +12,7 @@ use policy::stripe::device::Measured;
 use policy::stripe::{rules, striper};
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{self, Window};
+use policy::volume::ownership::Mechanism;
 use policy::volume::{Action, BurstConfig, Event, Logged, Outcome, ReplicasConfig, StripesConfig, Verb};
 use proptest::prelude::*;
 

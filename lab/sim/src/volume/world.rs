@@ -10,7 +10,7 @@ use super::jobs::{Running, single};
 use super::load::{Answer, Job, Request};
 use super::targets::{Target, Targets};
 use super::watch::Watch;
-use super::{Figures, HourFigures, Setup};
+use super::{Figures, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::generate::Rng;
 use crate::patterns::recent::Recent;
@@ -23,15 +23,11 @@ use policy::machine::Machine;
 use policy::stripe::forks::{Chooser, Shape};
 use policy::stripe::performance::Served;
 use policy::stripe::profile::Counts;
-use policy::volume::ownership::Mechanism;
 use policy::volume::{Action, Event, FileEvent, Logged, Purpose, Ticket, Volume};
 use policy::{FileId, TargetId, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
-
-/// Span of the figures over time.
-const HOUR: Time = Time::from_secs(3600);
 
 /// Event of the world.
 #[derive(Clone, Copy, Debug)]
@@ -353,19 +349,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Records a change that is complete.
-    pub(super) fn carried(&mut self, by: Mechanism, bytes: u64) {
-        self.figures.carried(by, bytes);
-        self.hour().copied_bytes += bytes;
-    }
-
-    /// Returns the work of the present hour; means are sums until the end.
-    pub(super) fn hour(&mut self) -> &mut HourFigures {
-        let (hour, hours) = ((self.now.0 / HOUR.0) as usize, &mut self.figures.hours);
-        hours.resize(hours.len().max(hour + 1), HourFigures::default());
-        &mut hours[hour]
-    }
-
     fn look_at_space(&mut self) {
         // A buffer on one device has exactly the space of its account.
         if self.doing.is_some() {
@@ -482,33 +465,6 @@ impl<'a> World<'a> {
         if let Some(file) = self.files.get(&id) {
             let lies = file.lies(&self.targets);
             self.tell_file(id, FileEvent::LaidOut(lies));
-        }
-    }
-
-    pub(super) fn figures(self) -> Figures {
-        let answers = self.answered.len();
-        let took_ns: u64 = self.answered.iter().map(|of| of.took.0).sum();
-        let served: u64 = self.fast_bytes.iter().sum();
-        let took_s = self.written.iter().map(|of| of.ended.since(of.arrived).as_secs_f64());
-        let delays = self.targets.delays.iter().map(|(by, delay)| (super::name(*by), delay.as_secs_f64()));
-        let means = |of: HourFigures| HourFigures {
-            request_ms: of.request_ms / of.requests.max(1) as f64,
-            checkpoint_s: of.checkpoint_s / of.checkpoints.max(1) as f64,
-            ..of
-        };
-        Figures {
-            checkpoints: self.written.len() as u64,
-            checkpoint_s: took_s.fold(0.0, |sum, of| sum + of) / self.written.len().max(1) as f64,
-            requests: answers as u64,
-            request_ms: took_ns as f64 / answers.max(1) as f64 / 1e6,
-            fast_share: self.fast_bytes[0] as f64 / served.max(1) as f64,
-            undone: self.watch.undone(),
-            copies_bytes: self.copies.most_bytes(),
-            span_s: self.now.as_secs_f64(),
-            targets: self.targets.figures(self.now),
-            delay_s: delays.collect(),
-            hours: self.figures.hours.into_iter().map(means).collect(),
-            ..self.figures
         }
     }
 }
