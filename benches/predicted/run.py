@@ -203,8 +203,8 @@ def two_files(rates, sizes, seconds, mib):
 class TwoTiers:
     """Fast and four slow devices of (reading, writing, latency in ms), and a volume.toml over them."""
 
-    OF_FOUR = (4, (14, 4, 1), (9, 7, 6))
-    OF_TWO = (2, (24, 8, 1), (9, 7, 6))
+    OF_FOUR = (4, (14, 3, 1), (9, 7, 6))
+    OF_TWO = (2, (24, 6, 1), (9, 7, 6))
 
     def __init__(self, count, fast, slow, window, more=""):
         adapts = '[tiering]\npolicy = "tuned"\nfast = "fast"\nslow = "slow"\n' \

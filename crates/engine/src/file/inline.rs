@@ -170,9 +170,6 @@ impl File {
         let (Some(piece), None) = (pieces.next(), pieces.next()) else { return InlineWrite::NotNow };
         self.watch_range(offset, data.len() as u64);
         let slot = view.slot(piece.at);
-        if self.is_cut(slot, data.len()) {
-            return InlineWrite::NotNow;
-        }
         let overdue = Overdue {
             file: self.clone(),
             view: view.clone(),

@@ -102,7 +102,7 @@ impl Part {
 }
 
 impl File {
-    /// Whether a request of `len` bytes is split into several operations on a target.
+    /// Whether a read of `len` bytes is split into several operations on a target.
     pub(super) fn is_cut(&self, slot: &Slot, len: usize) -> bool {
         len >= 2 * CUT_BYTES_MIN && self.is_shared() && self.cuts(slot)
     }
@@ -130,12 +130,6 @@ impl File {
         })
     }
 
-    /// Operations for the pieces of a request.
-    fn operations(&self, view: &View, offset: u64, pieces: impl Iterator<Item = Piece>) -> Vec<Part> {
-        let cut = |part: Part| if self.is_cut(view.slot(part.at), part.len) { part.cut() } else { vec![part] };
-        parts(offset, pieces).into_iter().flat_map(cut).collect()
-    }
-
     /// Writes to every mirror in sync in parallel; returns the mirrors that missed it. A slot is marked written after the
     /// write: a sync in between would otherwise clear the mark before the bytes are there.
     pub(super) fn write_mirrors(&self, view: &View, offset: u64, data: &[u8]) -> Vec<Missed> {
@@ -149,7 +143,7 @@ impl File {
         let mut pending = Vec::new();
         let lost = self.pool.lost.noted();
         let pieces = |mirror: usize| layout.mirrors[mirror].pieces(mirror, offset, data.len() as u64);
-        for part in view.in_sync().flat_map(|mirror| self.operations(view, offset, pieces(mirror))) {
+        for part in view.in_sync().flat_map(|mirror| parts(offset, pieces(mirror))) {
             let (slot, bytes, to) = (view.slot(part.at), part.gather(data), part.object_offset);
             match slot.submit(&self.pool, move |h| h.write_at(to, &bytes)) {
                 Ok(p) => pending.push((part, slot, p)),
@@ -179,7 +173,8 @@ impl File {
             return None;
         }
         let several = pieces.len() > 1;
-        let parts = self.operations(view, offset, pieces.into_iter());
+        let cut = |part: Part| if self.is_cut(view.slot(part.at), part.len) { part.cut() } else { vec![part] };
+        let parts: Vec<Part> = parts(offset, pieces.into_iter()).into_iter().flat_map(cut).collect();
         if !several && parts.len() < 2 {
             return None;
         }
