@@ -91,7 +91,7 @@ bench-tier: build
 	@benches/tier/run.sh target/release/entrepot
 	@benches/tier/latency.sh target/release/entrepot
 
-# Rates of the simulator and of the live system for the same loads, mechanism by mechanism; ten minutes; root, for control groups.
+# Rates of the simulator and of the live system for the same loads, mechanism by mechanism; twelve minutes; root, for control groups.
 bench-predicted: build
 	@scripts/setup.sh bench
 	@benches/predicted/run.py target/release/entrepot

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rates that the simulator predicts and rates of the live system for the same load, mechanism by mechanism: one table.
 
-usage: benches/predicted/run.py path/to/entrepot [ROW...]     (entrepot-lab beside it; root; eleven minutes)
+usage: benches/predicted/run.py path/to/entrepot [ROW...]     (entrepot-lab beside it; root; twelve minutes)
 
 Each row plays one seeded list of requests twice: in virtual time, and by clients of a mounted volume whose devices are
 emulated without credit for idle time (rig.py). The exit status is 1 if a judged row is off by more than 10 %. If the
