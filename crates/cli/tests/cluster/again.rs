@@ -14,7 +14,7 @@ fn a_file_that_is_read_again_takes_no_open_and_no_read_of_the_shared_file_system
     let Some(hosts) = hosts() else { return };
     let shared = Shared::of_all(&hosts);
     let nodes = shared.up();
-    let names: Vec<String> = (0..40).map(|n| format!("again{n}")).collect();
+    let names: Vec<String> = (0..20).map(|n| format!("again{n}")).collect();
     let read = |node: usize| names.iter().map(|name| std::fs::read(nodes[node].path(name)).expect("read")).collect();
     names.iter().for_each(|name| std::fs::write(nodes[0].path(name), name).expect("write"));
     let idle = Calls::idle(&hosts.hosts);
