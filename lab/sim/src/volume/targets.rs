@@ -107,7 +107,9 @@ impl Target {
 
     /// Removes what has ended from the queue.
     fn end(&mut self, now: Time) {
-        while let Some(of) = self.queue.pop_front_if(|of| of.done <= now) {
+        while self.queue.front().is_some_and(|of| of.done <= now)
+            && let Some(of) = self.queue.pop_front()
+        {
             let change = of.by.and_then(|by| self.changes.get_mut(&by));
             change.into_iter().for_each(|sum| *sum = sum.since(of.done.since(of.begins)));
         }
