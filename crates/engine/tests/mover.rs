@@ -339,6 +339,8 @@ fn a_file_that_is_striped_again_has_segments_only_if_it_had_them() {
         assert_eq!(layout.mirrors[0].segments.len() > 1, are_several, "{layout:?}");
         let forked = mover.add_fork(&world.life.file, &wide).expect("well");
         assert_eq!(forked.mirrors[1].segments.len() > 1, are_several, "{forked:?}");
+        let copied = mover.add_mirror(&world.life.file, &wide).expect("well");
+        assert_eq!(copied.mirrors[2].segments.len() > 1, are_several, "{copied:?}");
         check(&world, "afterwards");
     }
 }

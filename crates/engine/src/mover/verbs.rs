@@ -20,12 +20,7 @@ impl Mover {
         self.transform_as(file, how, |old, made| {
             let mut new = old.clone();
             let avoid: Vec<TargetId> = old.mirrors.iter().flat_map(targets_of).collect();
-            let size = file.size();
-            let mut shapes = plan_growth(place, 0, size.max(1), Some(size));
-            if let Some(last) = shapes.last_mut() {
-                last.end = last.end.max(covered(old));
-            }
-            new.mirrors.push(self.pool.new_mirror(made, &shapes, place, &avoid)?);
+            new.mirrors.push(self.striped(file, old, place, made, &avoid)?);
             Ok(new)
         })
     }
