@@ -203,9 +203,6 @@ def two_files(rates, sizes, seconds, mib):
 class TwoTiers:
     """Fast and four slow devices of (reading, writing, latency in ms), and a volume.toml over them."""
 
-    OF_FOUR = (4, (14, 3, 1), (9, 7, 6))
-    OF_TWO = (2, (24, 6, 1), (9, 7, 6))
-
     def __init__(self, count, fast, slow, window, more=""):
         adapts = '[tiering]\npolicy = "tuned"\nfast = "fast"\nslow = "slow"\n' \
                  f'window = {window}\nidle = "0s"\nbusy_rate = 4000000\nshare_percent = 10\n{STRIPES}{more}'
@@ -252,12 +249,12 @@ def volume(rig, _):
            size / 1e3 / response_ms(times), waited())
 
 
-def with_jobs(rig, size):
+def with_jobs(rig, kib):
     """The same with a burst buffer: jobs, which start 2 to 4 s apart, read an input and write checkpoints beside."""
     jobs, checkpoints, mib, interval, lead = 3, 5, 10, 7.5, 3
-    devices, reads, size = {"512": (TwoTiers.OF_FOUR, (12, 6), 512 << 10),
-                            "1024": (TwoTiers.OF_TWO, (6, 4), 1 << 20)}[size]
-    tiers = TwoTiers(*devices, 180,
+    count, fast, reads = {"512": (4, (14, 3, 1), (12, 6)), "1024": (2, (24, 6, 1), (6, 4))}[kib]
+    size = int(kib) << 10
+    tiers = TwoTiers(count, fast, (9, 7, 6), 180,
                      '[burst]\nfast = "fast"\ncapacity = "slow"\nsize = "90MB"\nperiod = "7s"\n'
                      'checkpoints = ["ckpt/{app}/{version}/**"]\nlimits = "buckets"\nwrite_max = "200MB"\n'
                      'write_min = "190MB"\ndemote_max = "4MB"\ndemote_min = "500KB"\ndemote_idle = "8MB"\n')
@@ -281,7 +278,7 @@ def with_jobs(rig, size):
                                                  interval, took)
                      for n, of in enumerate(found)]
             together([lambda: times.extend(live.play(load))] + works)
-    told = f"{sum(reads)}/s of {size >> 10} KiB, {jobs * checkpoints} checkpoints of {mib} MiB; {tiers.told}"
+    told = f"{sum(reads)}/s of {kib} KiB, {jobs * checkpoints} checkpoints of {mib} MiB; {tiers.told}"
     yield ("a volume with jobs: reads", told, size / 1e3 / figures["request_ms"], size / 1e3 / response_ms(times),
            waited())
     yield ("a volume with jobs: checkpoints", "the same", mib * MIB / 1e6 / figures["checkpoint_s"],

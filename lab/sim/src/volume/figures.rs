@@ -105,12 +105,6 @@ impl Figures {
         let all = self.requests + self.requests_failed;
         if all == 0 { 1.0 } else { self.requests as f64 / all as f64 }
     }
-
-    fn carried(&mut self, by: Mechanism, bytes: u64) {
-        let name = name(by);
-        *self.changes.entry(name.clone()).or_default() += 1;
-        *self.copied_bytes.entry(name).or_default() += bytes;
-    }
 }
 
 /// Name of a mechanism in figures.
@@ -121,7 +115,9 @@ fn name(of: Mechanism) -> String {
 impl World<'_> {
     /// Records a change that is complete.
     pub(super) fn carried(&mut self, by: Mechanism, bytes: u64) {
-        self.figures.carried(by, bytes);
+        let name = name(by);
+        *self.figures.changes.entry(name.clone()).or_default() += 1;
+        *self.figures.copied_bytes.entry(name).or_default() += bytes;
         self.hour().copied_bytes += bytes;
     }
 

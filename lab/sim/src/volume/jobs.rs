@@ -17,8 +17,10 @@ const KEPT: usize = 2;
 #[derive(Debug)]
 pub(super) struct Running {
     job: super::Job,
-    /// Time that the job waited for its input, and for its checkpoints.
-    waited: [Time; 2],
+    /// Time at which the input was read.
+    has_input: Time,
+    /// Time that the job waited for its checkpoints.
+    checkpoints: Time,
     input: FileId,
     read: u64,
     written: u32,
@@ -30,7 +32,8 @@ impl World<'_> {
     pub(super) fn submit(&mut self, n: usize, job: super::Job) {
         let cuts = self.cuts_of(job.input_bytes, 1, false);
         let Some(input) = self.create(job.input_bytes, &cuts, true, false) else { return };
-        let running = Running { job, waited: [Time::ZERO; 2], input, read: 0, written: 0, kept: VecDeque::new() };
+        let (has_input, checkpoints, kept) = (job.starts, Time::ZERO, VecDeque::new());
+        let running = Running { job, has_input, checkpoints, input, read: 0, written: 0, kept };
         self.jobs.insert(n, running);
         let rank = Standing(job.submitted.0);
         self.tell_job(replica::Event::Submitted { job: number(n), rank, nodes: job.nodes, files: vec![input] });
@@ -54,7 +57,9 @@ impl World<'_> {
             running.read += len;
             // An input whose last copy is lost is not read.
             let done = self.access(input, at, len, false).map_or(self.now, |(done, _)| done);
-            self.waited(n, 0, done.since(self.now));
+            if let Some(running) = self.jobs.get_mut(&n) {
+                running.has_input = done;
+            }
             if at + len >= size {
                 self.used_by(input, -1);
                 self.tell_job(replica::Event::Closed { job: number(n), file: input });
@@ -72,30 +77,22 @@ impl World<'_> {
         let Some(running) = self.jobs.remove(&n) else { return };
         self.tell_job(replica::Event::Ended(number(n)));
         self.remove(running.input);
-        let [input_s, checkpoints_s] = running.waited.map(Time::as_secs_f64);
         self.figures.job_times.push(JobTimes {
             submitted_s: running.job.submitted.as_secs_f64(),
             started_s: running.job.starts.as_secs_f64(),
             ended_s: self.now.as_secs_f64(),
             input_bytes: running.job.input_bytes,
-            input_s,
-            checkpoints_s,
+            input_s: running.has_input.since(running.job.starts).as_secs_f64(),
+            checkpoints_s: running.checkpoints.as_secs_f64(),
         });
         running.kept.into_iter().rev().skip(1).for_each(|file| self.remove(file));
         self.figures.jobs += 1;
     }
 
-    /// Records that a job waited for its input (0) or a checkpoint (1).
-    fn waited(&mut self, n: usize, of: usize, time: Time) {
-        if let Some(running) = self.jobs.get_mut(&n) {
-            running.waited[of] = running.waited[of] + time;
-        }
-    }
-
     /// Completes a job's checkpoint, which took that time; the oldest of the kept ones is removed.
     pub(super) fn has_written(&mut self, app: u64, file: FileId, took: Time) {
-        self.waited(app as usize, 1, took);
         let Some(running) = self.jobs.get_mut(&(app as usize)) else { return };
+        running.checkpoints = running.checkpoints + took;
         running.kept.push_back(file);
         let old = (running.kept.len() > KEPT).then(|| running.kept.pop_front()).flatten();
         old.into_iter().for_each(|file| self.remove(file));
