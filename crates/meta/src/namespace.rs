@@ -45,6 +45,7 @@ pub struct Namespace {
     root: RwLock<Arc<OwnedFd>>,
     root_inode: AtomicU64,
     device: AtomicU64,
+    /// Whether the tree lies on a local file system, which reuses the numbers of removed files.
     is_local: bool,
     nodes: Nodes,
     /// Held exclusively by a rename; shared by a thread that retries after a stale name.
@@ -93,11 +94,6 @@ impl Namespace {
     /// Opens removed files from now on if their length counts for quotas.
     pub fn counting(self, quotas: Arc<Quotas>) -> Namespace {
         Namespace { quotas, ..self }
-    }
-
-    /// Whether the tree lies on a local file system, which hides removed files that are open and reuses their numbers.
-    pub fn is_local(&self) -> bool {
-        self.is_local
     }
 
     /// Whether a name exists in a directory.

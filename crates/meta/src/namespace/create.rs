@@ -9,7 +9,7 @@ use crate::stub::real::number_at;
 use object::host::{descriptor_path, fstat, remembered};
 use rustix::fs::{
     AtFlags, CWD, Dev, FileType, Mode, OFlags, RenameFlags, Stat, linkat, mkdirat, mknodat, openat, readlinkat,
-    renameat_with, statat, symlinkat,
+    renameat_with, statat, symlinkat, unlinkat,
 };
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -31,36 +31,63 @@ impl Namespace {
         let directory = self.directory(parent)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        let fd = as_caller(caller, || openat(&*directory, name, flags, mode))?;
-        let stat = if self.seen.is_some() { remembered(&fd)? } else { fstat(&fd)? };
+        let (stat, fd) = self.make_new(&directory, name, || {
+            let fd = as_caller(caller, || openat(&*directory, name, flags, mode))?;
+            let stat = if self.seen.is_some() { remembered(&fd)? } else { fstat(&fd)? };
+            Ok((stat, fd))
+        })?;
         Ok((self.created(parent, name, &stat)?, stat, fd))
     }
 
     /// Creates a file that is not opened, a fifo, a socket or a device.
     pub fn make_node(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32, device: Dev) -> Result<Made> {
-        let directory = self.directory(parent)?;
         let (kind, mode) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode & 0o7777));
-        as_caller(caller, || mknodat(&*directory, name, kind, mode, device))?;
-        self.look_at_new(&directory, parent, name)
+        self.make_unopened(parent, name, |directory| as_caller(caller, || mknodat(directory, name, kind, mode, device)))
     }
 
     /// Creates a directory.
     pub fn make_directory(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32) -> Result<Made> {
-        let directory = self.directory(parent)?;
-        as_caller(caller, || mkdirat(&*directory, name, Mode::from_raw_mode(mode & 0o7777)))?;
-        self.look_at_new(&directory, parent, name)
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        self.make_unopened(parent, name, |directory| as_caller(caller, || mkdirat(directory, name, mode)))
     }
 
     /// Creates a symbolic link.
     pub fn make_symlink(&self, caller: Caller, parent: NodeId, name: &OsStr, target: &OsStr) -> Result<Made> {
-        let directory = self.directory(parent)?;
-        as_caller(caller, || symlinkat(target, &*directory, name))?;
-        self.look_at_new(&directory, parent, name)
+        self.make_unopened(parent, name, |directory| as_caller(caller, || symlinkat(target, directory, name)))
     }
 
-    fn look_at_new(&self, directory: &OwnedFd, parent: NodeId, name: &OsStr) -> Result<Made> {
-        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    fn make_unopened(&self, parent: NodeId, name: &OsStr, make: impl Fn(&OwnedFd) -> Result<()>) -> Result<Made> {
+        let directory = self.directory(parent)?;
+        let (stat, ()) = self.make_new(&directory, name, || {
+            make(&directory)?;
+            Ok((statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?, ()))
+        })?;
         Ok((self.created(parent, name, &stat)?, stat))
+    }
+
+    /// Makes an inode, and another one while the kernel has a node of its number. A local file system gives a removed
+    /// file's number to the next file at once, but the kernel may still request attributes of the removed one by it.
+    fn make_new<T>(
+        &self,
+        directory: &OwnedFd,
+        name: &OsStr,
+        make: impl Fn() -> Result<(Stat, T)>,
+    ) -> Result<(Stat, T)> {
+        let mut held = Vec::new(); // open, so that no other inode gets their numbers
+        loop {
+            let (stat, made) = make()?;
+            let is_known = self.is_local && self.nodes.get(self.id_of(stat.st_ino)).is_some();
+            if !is_known || held.len() == TRIES {
+                return Ok((stat, made));
+            }
+            let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+            let removal = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match openat(directory, name, path, Mode::empty()) {
+                Ok(fd) if unlinkat(directory, name, removal).is_ok() => held.push(fd),
+                _ => return Ok((stat, made)),
+            }
+        }
     }
 
     /// Target of a symbolic link.
@@ -132,8 +159,7 @@ impl Namespace {
         let replaces = |stat: &Stat| stat.st_ino != moved.st_ino && !flags.contains(RenameFlags::NOREPLACE);
         let (mut replaced, mut tries) = (None, 1..TRIES);
         while let Some(stat) = target.filter(replaces) {
-            let any = self.quotas.is_on() || self.replaced.is_none();
-            let mut removed = self.about_to_remove(&to, new_name, stat, any);
+            let mut removed = self.about_to_remove(&to, new_name, stat, self.quotas.is_on());
             if (!removed.is_outdated && before(&mut removed)) || tries.next().is_none() {
                 replaced = Some(removed);
                 break;

@@ -156,7 +156,7 @@ fn stub_with_objects(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::ROOT;
+    use crate::namespace::{Caller, ROOT};
     use rustix::fs::RenameFlags;
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
@@ -185,6 +185,23 @@ mod tests {
         assert!(renamed.is_ok_and(|replaced| replaced.is_some_and(|replaced| replaced.id == node.id)));
         assert_eq!(namespace.open_stub(node.id).err(), Some(Errno::STALE));
         assert_eq!(namespace.lookup(ROOT, name).expect("a file").0.id, inode(&dir.path().join("name")));
+    }
+
+    /// Attributes of a removed file may be requested while its last name is gone already. [S-428]
+    #[test]
+    fn a_new_inode_does_not_get_the_number_of_a_removed_one_that_the_kernel_still_refers_to() {
+        let (dir, namespace) = tree(&[]);
+        let caller = Caller::daemon();
+        let name = OsStr::new("name");
+        let make = || namespace.create(caller, ROOT, name, 0o600).expect("a file").0.id;
+        let removed = make();
+        namespace.unlink(ROOT, name).expect("it is removed");
+        let new = make();
+        assert_ne!(new, removed);
+        assert_eq!(inode(&dir.path().join("name")), new);
+        namespace.unlink(ROOT, name).expect("it is removed");
+        let directory = namespace.make_directory(caller, ROOT, name, 0o700).expect("a directory").0.id;
+        assert!(![new, removed].contains(&directory));
     }
 
     /// Another node replaces the file that this node is about to replace or remove. [S-412]

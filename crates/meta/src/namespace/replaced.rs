@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const SLOTS: usize = 4096;
 /// Limit of recorded replacements. A guess: one for each thread of the mount that is between two requests.
 const LOST_MAX: usize = 32;
-/// Age up to which a loss counts, and a removed file keeps its number. A guess: the next request comes at once.
+/// Age up to which a loss counts. A guess: the next request comes at once.
 pub const LOST: Duration = Duration::from_secs(1);
 
 /// Names that this node found lately.

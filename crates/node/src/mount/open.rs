@@ -275,11 +275,6 @@ impl Server {
             return;
         }
         if open.file.is_nameless(|| fstat(open.stub()).ok().map(|stat| stat.st_nlink)) {
-            if self.parts.namespace.is_local() && !open.file.is_shared() {
-                // A new file with the same number would give EIO to callers that just looked this one up.
-                let stub = open.stub.clone();
-                self.later.add(LOST, Box::new(move || drop(stub)));
-            }
             self.remove_objects(open, uid);
         }
     }
