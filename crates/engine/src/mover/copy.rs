@@ -18,11 +18,6 @@ use std::sync::atomic::Ordering;
 /// Minimum and maximum size of a step: a row of stripes in the file's layout, so that all devices read at the same
 /// time. The bounds are guesses: large enough to stripe, small enough to throttle and to keep in memory.
 const CHUNK_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
-/// Stripe size below which, for a slow target, a step is read at once and each object gets its stripes in one write.
-/// Otherwise a device that positions would do so for each stripe, which costs more than the copy through memory. A
-/// guess.
-const GATHER_BYTES: u64 = 512 << 10;
-
 /// Bytes of a step for one object, in one write.
 struct Gathered<'a> {
     slot: &'a Arc<Slot>,
@@ -141,32 +136,6 @@ impl Copy<'_> {
         Ok(found.unwrap_or(range.end).max(range.start))
     }
 
-    fn chunk(&self, offset: u64, len: u64) -> Result<(), Stop> {
-        let wanted = |p: &Piece| self.slot(p).is_some();
-        let any = (0..self.new.mirrors.len()).any(|m| self.new.mirrors[m].pieces(m, offset, len).any(|p| wanted(&p)));
-        if !any {
-            return Ok(());
-        }
-        for (m, mirror) in self.new.mirrors.iter().enumerate() {
-            let is_slow =
-                |slot: &Arc<Slot>| slot.target(self.file.pool()).is_ok_and(|target| target.counters().is_slow());
-            let small = |piece: &Piece| piece.len < GATHER_BYTES.min(len) && self.slot(piece).is_some_and(is_slow);
-            if mirror.pieces(m, offset, len).any(|piece| small(&piece)) {
-                self.gathered(m, offset, len)?;
-                continue;
-            }
-            let mut pending = Vec::new();
-            for piece in mirror.pieces(m, offset, len) {
-                let Some(slot) = self.slot(&piece) else { continue };
-                pending.push((slot.target_id, self.write(slot, &piece)?));
-                self.active.done_bytes.fetch_add(piece.len, Ordering::Relaxed);
-                self.mover.stats.add(Metric::MoverBytes, piece.len);
-            }
-            wait_for_all(pending)?;
-        }
-        Ok(())
-    }
-
     /// Bytes of the next step at an offset.
     fn step_bytes(&self, at: u64) -> u64 {
         let first = self.view.in_sync().next();
@@ -180,29 +149,34 @@ impl Copy<'_> {
         self.pace.and_then(|pace| pace.step_bytes())
     }
 
-    /// Reads contiguous bytes of the file at once, for all objects of a mirror, and writes to each object once.
-    fn gathered(&self, m: usize, offset: u64, len: u64) -> Result<(), Stop> {
-        let pieces = self.new.mirrors[m].pieces(m, offset, len);
-        let wanted: Vec<_> = pieces.filter_map(|piece| Some((piece, self.slot(&piece)?))).collect();
-        let mut writes: Vec<Gathered<'_>> = Vec::new();
-        let ends = |(a, _): &(Piece, _), (b, _): &(Piece, _)| a.file_offset + a.len == b.file_offset;
-        for run in wanted.chunk_by(ends) {
-            let first = run[0].0.file_offset;
-            let bytes: u64 = run.iter().map(|(piece, _)| piece.len).sum();
-            let mut read = vec![0; bytes as usize];
-            self.read(first, &mut read)?;
-            for (piece, slot) in run {
-                let from = (piece.file_offset - first) as usize;
-                gather(&mut writes, slot, piece.object_offset, &read[from..from + piece.len as usize]);
+    /// Copies a step to the new objects: reads contiguous bytes at once, from all devices at the same time, and writes
+    /// to each object once. A device that positions would do so for each stripe, which costs more than the copy
+    /// through memory.
+    fn chunk(&self, offset: u64, len: u64) -> Result<(), Stop> {
+        for (m, mirror) in self.new.mirrors.iter().enumerate() {
+            let wanted: Vec<_> =
+                mirror.pieces(m, offset, len).filter_map(|piece| Some((piece, self.slot(&piece)?))).collect();
+            let mut writes: Vec<Gathered<'_>> = Vec::new();
+            let ends = |(a, _): &(Piece, _), (b, _): &(Piece, _)| a.file_offset + a.len == b.file_offset;
+            for run in wanted.chunk_by(ends) {
+                let first = run[0].0.file_offset;
+                let bytes: u64 = run.iter().map(|(piece, _)| piece.len).sum();
+                let mut read = vec![0; bytes as usize];
+                self.read(first, &mut read)?;
+                for (piece, slot) in run {
+                    let from = (piece.file_offset - first) as usize;
+                    gather(&mut writes, slot, piece.object_offset, &read[from..from + piece.len as usize]);
+                }
+                self.active.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+                self.mover.stats.add(Metric::MoverBytes, bytes);
             }
-            self.active.done_bytes.fetch_add(bytes, Ordering::Relaxed);
-            self.mover.stats.add(Metric::MoverBytes, bytes);
+            let mut pending = Vec::new();
+            for Gathered { slot, object_offset, bytes } in writes {
+                pending.push((slot.target_id, self.put(slot, object_offset, bytes)?));
+            }
+            wait_for_all(pending)?;
         }
-        let mut pending = Vec::new();
-        for Gathered { slot, object_offset, bytes } in writes {
-            pending.push((slot.target_id, self.put(slot, object_offset, bytes)?));
-        }
-        wait_for_all(pending)
+        Ok(())
     }
 
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
@@ -210,13 +184,6 @@ impl Copy<'_> {
             Some(proven) => proven.read(offset, bytes),
             None => self.file.read_view(self.view, offset, bytes),
         }
-    }
-
-    /// Reads a piece and passes it to the worker that writes it.
-    fn write(&self, slot: &Arc<Slot>, piece: &Piece) -> Result<Pending<()>> {
-        let mut bytes = vec![0; piece.len as usize];
-        self.read(piece.file_offset, &mut bytes)?;
-        self.put(slot, piece.object_offset, bytes)
     }
 
     /// Passes bytes to the worker that writes them.
