@@ -69,6 +69,7 @@ pub use making::Making;
 pub use nodes::Cluster;
 pub use numbered::Numbered;
 pub use paged::Paged;
+pub(crate) use parallel::parts;
 pub use passthrough::{Backing, FileOpen};
 pub use payer::Payer;
 pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved};

@@ -68,7 +68,7 @@ pub fn parts(offset: u64, pieces: impl Iterator<Item = Piece>) -> Vec<Part> {
 
 impl Part {
     /// Copies its bytes out of the request.
-    fn gather(&self, data: &[u8]) -> Paged {
+    pub fn gather(&self, data: &[u8]) -> Paged {
         let (mut bytes, mut at) = (Paged::zeroed(self.len), 0);
         for &(from, len) in &self.pieces {
             bytes[at..at + len].copy_from_slice(&data[from..from + len]);

@@ -4,12 +4,12 @@ use super::mend::Proven;
 use super::progress::Active;
 use super::transform::Stop;
 use super::{Mover, Step};
-use crate::file::{File, NewObjects, Seek, Slot, View, object_range};
+use crate::file::{File, NewObjects, Paged, Seek, Slot, View, object_range, parts};
 use crate::stats::Metric;
 use crate::{Error, Result};
 use object::target::{Handle, Pending};
 use policy::TargetId;
-use policy::layout::{Layout, Piece, Segment};
+use policy::layout::{Layout, Piece, Position, Segment};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,22 +18,6 @@ use std::sync::atomic::Ordering;
 /// Minimum and maximum size of a step: a row of stripes in the file's layout, so that all devices read at the same
 /// time. The bounds are guesses: large enough to stripe, small enough to throttle and to keep in memory.
 const CHUNK_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
-/// Bytes of a step for one object, in one write.
-struct Gathered<'a> {
-    slot: &'a Arc<Slot>,
-    object_offset: u64,
-    bytes: Vec<u8>,
-}
-
-/// Adds a stripe to the bytes of its object: appended to the previous write if it follows that in the object.
-fn gather<'a>(writes: &mut Vec<Gathered<'a>>, slot: &'a Arc<Slot>, object_offset: u64, bytes: &[u8]) {
-    let before = writes.iter_mut().rev().find(|write| write.slot.id == slot.id);
-    match before.filter(|write| write.object_offset + write.bytes.len() as u64 == object_offset) {
-        Some(write) => write.bytes.extend_from_slice(bytes),
-        None => writes.push(Gathered { slot, object_offset, bytes: bytes.to_vec() }),
-    }
-}
-
 /// Starts the write-back, so that the device writes while the next bytes are fetched, and the sync at the end finds
 /// little. With `stepwise`, waits until the device has written.
 fn write_out(handle: &dyn Handle, offset: u64, len: u64, stepwise: bool) {
@@ -154,25 +138,22 @@ impl Copy<'_> {
     /// through memory.
     fn chunk(&self, offset: u64, len: u64) -> Result<(), Stop> {
         for (m, mirror) in self.new.mirrors.iter().enumerate() {
-            let wanted: Vec<_> =
-                mirror.pieces(m, offset, len).filter_map(|piece| Some((piece, self.slot(&piece)?))).collect();
-            let mut writes: Vec<Gathered<'_>> = Vec::new();
-            let ends = |(a, _): &(Piece, _), (b, _): &(Piece, _)| a.file_offset + a.len == b.file_offset;
-            for run in wanted.chunk_by(ends) {
-                let first = run[0].0.file_offset;
-                let bytes: u64 = run.iter().map(|(piece, _)| piece.len).sum();
-                let mut read = vec![0; bytes as usize];
-                self.read(first, &mut read)?;
-                for (piece, slot) in run {
-                    let from = (piece.file_offset - first) as usize;
-                    gather(&mut writes, slot, piece.object_offset, &read[from..from + piece.len as usize]);
-                }
-                self.active.done_bytes.fetch_add(bytes, Ordering::Relaxed);
-                self.mover.stats.add(Metric::MoverBytes, bytes);
+            let wanted: Vec<Piece> =
+                mirror.pieces(m, offset, len).filter(|piece| self.slot(piece.at).is_some()).collect();
+            let (mut read, mut pieces) = (Vec::new(), Vec::with_capacity(wanted.len()));
+            for run in wanted.chunk_by(|a, b| a.file_offset + a.len == b.file_offset) {
+                let (first, at) = (run[0].file_offset, read.len());
+                read.resize(at + run.iter().map(|piece| piece.len as usize).sum::<usize>(), 0);
+                self.read(first, &mut read[at..])?;
+                let in_memory = |piece: &Piece| Piece { file_offset: at as u64 + piece.file_offset - first, ..*piece };
+                pieces.extend(run.iter().map(in_memory));
             }
+            self.active.done_bytes.fetch_add(read.len() as u64, Ordering::Relaxed);
+            self.mover.stats.add(Metric::MoverBytes, read.len() as u64);
             let mut pending = Vec::new();
-            for Gathered { slot, object_offset, bytes } in writes {
-                pending.push((slot.target_id, self.put(slot, object_offset, bytes)?));
+            for part in parts(0, pieces.into_iter()) {
+                let slot = self.slot(part.at).expect("only pieces of new objects");
+                pending.push((slot.target_id, self.put(slot, part.object_offset, part.gather(&read))?));
             }
             wait_for_all(pending)?;
         }
@@ -187,7 +168,7 @@ impl Copy<'_> {
     }
 
     /// Passes bytes to the worker that writes them.
-    fn put(&self, slot: &Arc<Slot>, offset: u64, bytes: Vec<u8>) -> Result<Pending<()>> {
+    fn put(&self, slot: &Arc<Slot>, offset: u64, bytes: Paged) -> Result<Pending<()>> {
         let stepwise = self.paced_bytes().is_some();
         let is_hole = self.proof.is_some() && bytes.iter().all(|byte| *byte == 0);
         let write = move |h: &dyn Handle| {
@@ -202,8 +183,8 @@ impl Copy<'_> {
         slot.submit(self.file.pool(), write).map_err(error)
     }
 
-    fn slot(&self, piece: &Piece) -> Option<&Arc<Slot>> {
-        self.made.slot(self.new.object(piece.at)?)
+    fn slot(&self, at: Position) -> Option<&Arc<Slot>> {
+        self.made.slot(self.new.object(at)?)
     }
 
     fn punch(&self, range: Range<u64>) -> Result<()> {
