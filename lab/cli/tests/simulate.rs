@@ -259,6 +259,29 @@ fn a_whole_volume_is_simulated_as_its_file_sets_it_up() {
     assert!(missing.status.code() == Some(2) && text(&missing.stderr).contains("none.toml"));
 }
 
+#[test]
+fn a_volume_with_one_tier_serves_its_files_and_protects_the_input_of_jobs() {
+    let at = tempfile::tempdir().unwrap();
+    let target = |n: u32| format!("[[target]]\nname = \"t{n}\"\npath = \"t{n}\"\ntier = \"disk\"\n");
+    let targets: String = (0..5).map(target).collect();
+    let toml = format!(
+        "namespace = \"n\"\nstate = \"s\"\n[tier.disk]\n{targets}[layout]\nstripe_count = 2\n\
+         [replication]\npolicy = \"all\"\ndelay = \"2s\"\n"
+    );
+    std::fs::write(at.path().join("volume.toml"), toml).unwrap();
+    let load = ["--jobs", "1", "--span", "60s", "--input", "64MiB", "--checkpoints", "0", "--requests", "100"];
+    let rest = ["--faults", "1", "--seed", "1", "--check", "--output", "json"];
+    let run = sim(at.path(), &["volume", "volume.toml"].into_iter().chain(load).chain(rest).collect::<Vec<_>>());
+    let said: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    let figures = &said["figures"];
+    let number = |of: &serde_json::Value| of.as_f64().expect("a number");
+    let (answered, failed) = (number(&figures["requests"]), number(&figures["requests_failed"]));
+    assert!(number(&figures["jobs"]) == 1.0 && answered + failed == 100.0 && answered > failed, "{figures}");
+    assert_eq!(figures["copied_bytes"]["replicas"], figures["job_times"][0]["input_bytes"]);
+    assert!(number(&figures["copy_s"]["replicas"]) > 0.0);
+    assert!(number(&figures["faults"][0]["at_s"]) < 60.0, "{figures}");
+}
+
 /// A small log, busy enough for a queue, and failure records of four nodes.
 fn center_files(at: &Path) {
     let job = |n: u64| format!("{n} {} 0 {} {} -1 -1 -1 9000 -1 1\n", n * 500, 600 + n * 7919 % 7000, 1 + n % 16);

@@ -37,7 +37,7 @@ pub use blocks::{
     play_logged, responses,
 };
 pub use checkpoints::Checkpoint;
-pub use figures::{Figures, HourFigures, JobTimes, TargetFigures};
+pub use figures::{FaultFigures, Figures, HourFigures, JobTimes, TargetFigures};
 pub use load::{Answer, Job, Load, Request};
 pub use world::{observe, run, run_logged};
 

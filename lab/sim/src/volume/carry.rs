@@ -6,7 +6,7 @@ use super::targets::Origin;
 use super::world::{Happening, World};
 use crate::event::Rank;
 use crate::steps::Steps;
-use policy::layout::{Mirror, Object, ObjectState};
+use policy::layout::{Mirror, Object, ObjectState, Position};
 use policy::stripe::forks::Shape;
 use policy::tier::Tier;
 use policy::tier::yielding::Turn;
@@ -74,6 +74,13 @@ fn step_bytes(file: &File, left: u64) -> u64 {
     let row = file.mirrors.first().and_then(|(_, mirror)| mirror.segments.first());
     let row = row.map_or(0, |segment| segment.stripe_size.saturating_mul(segment.objects.len() as u64));
     row.clamp(*STEP_BYTES.start(), *STEP_BYTES.end()).max((left / STEPS_MAX).min(STEP_BYTES_MAX))
+}
+
+/// Returns offset and length of each piece of a range of the file that lies in a new object.
+fn fresh_pieces(to: &Mirror, fresh: &BTreeSet<ObjectId>, at: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
+    let object = |at: Position| &to.segments[at.segment].objects[at.index];
+    let pieces = to.pieces(0, at, len).filter(move |piece| fresh.contains(&object(piece.at).id));
+    pieces.map(|piece| (piece.file_offset, piece.len))
 }
 
 impl World<'_> {
@@ -227,7 +234,12 @@ impl World<'_> {
         (carry.at, carry.bytes, carry.read) = (at + len, carry.bytes + copied, Some((at, len)));
         let done = match from.filter(|_| copied > 0) {
             Some(from) => {
-                add_parts(&mut parts, &file.mirrors[from].1, at, len);
+                let from = &file.mirrors[from].1;
+                match carry.edit {
+                    Edit::Objects(_) => fresh_pieces(&carry.to, &carry.fresh, at, len)
+                        .for_each(|(at, len)| add_parts(&mut parts, from, at, len)),
+                    _ => add_parts(&mut parts, from, at, len),
+                }
                 self.serve_change(ticket, parts, false)
             }
             None => self.now + Time((copied as f64 / SOURCE_RATE * 1e9) as u64),
@@ -299,12 +311,12 @@ impl World<'_> {
             }
         };
         self.free(gone);
-        self.carried(carry.change.by, carry.bytes);
+        let took = self.now.since(carry.began);
+        self.carried(carry.change.by, carry.bytes, took);
         if !matches!(carry.edit, Edit::Copy(_)) {
             self.lies_elsewhere(carry.change.file);
             self.tell_lies(carry.change.file);
         }
-        let took = self.now.since(carry.began);
         self.done(ticket, Outcome::Made { bytes: carry.bytes, took });
         if let Some((segment, objects)) = copy {
             self.hold_copy(carry.change.file, segment as u64, objects);
@@ -318,7 +330,7 @@ impl World<'_> {
         let (_, old) = file.mirrors.remove(mirror);
         let gone = objects(&old, file.bytes).collect();
         self.free(gone);
-        self.carried(change.by, 0);
+        self.carried(change.by, 0, Time::ZERO);
         self.tell_lies(change.file);
         self.done(change.ticket, Outcome::Made { bytes: 0, took: Time::ZERO });
     }
@@ -345,7 +357,7 @@ impl World<'_> {
         if !swapped {
             return self.done(change.ticket, Outcome::Failed);
         }
-        self.carried(change.by, 0);
+        self.carried(change.by, 0, Time::ZERO);
         self.tell_lies(change.file);
         self.done(change.ticket, Outcome::Made { bytes: 0, took: Time::ZERO });
     }
@@ -413,5 +425,16 @@ mod tests {
         assert_eq!(step(8, 1024, 56 << 20), 4096, "8 MiB");
         assert_eq!((step(3, 512, 56 << 20), step(4, 112, 56 << 20)), (1536, 1024), "1.5 MiB and 448 KiB");
         assert_eq!((step(4, 112, 8 << 30), step(4, 112, 1 << 40)), (8192, 32768), "few steps for large files");
+    }
+
+    #[test]
+    fn a_rebuild_reads_only_what_its_new_objects_lack() {
+        let objects = (0..3).map(|n| Object::whole(ObjectId(n), TargetId(n as u16))).collect();
+        let segments = vec![Segment { start: 0, end: 100, stripe_size: 10, objects }];
+        let to = Mirror { state: MirrorState::InSync, segments };
+        let ids = |of: &[u64]| of.iter().map(|id| ObjectId(*id)).collect::<BTreeSet<_>>();
+        let pieces = |fresh: &[u64]| fresh_pieces(&to, &ids(fresh), 5, 60).collect::<Vec<_>>();
+        assert_eq!(pieces(&[1]), [(10, 10), (40, 10)]);
+        assert_eq!(pieces(&[0, 2]), [(5, 5), (20, 10), (30, 10), (50, 10), (60, 5)]);
     }
 }

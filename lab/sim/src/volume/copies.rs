@@ -79,7 +79,7 @@ impl World<'_> {
         let gone = objects_of_segment(mirror, file.bytes, at);
         mirror.segments[at].objects = copy.into_iter().map(|(_, object, _)| object).collect();
         self.free(gone);
-        self.carried(change.by, 0);
+        self.carried(change.by, 0, Time::ZERO);
         self.lies_elsewhere(change.file);
         self.tell_lies(change.file);
         self.tell(Event::Done { ticket: change.ticket, result: Outcome::Made { bytes: 0, took: Time::ZERO } });

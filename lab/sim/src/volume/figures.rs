@@ -32,14 +32,16 @@ pub struct Figures {
     pub changes: BTreeMap<String, u64>,
     /// Bytes copied for these changes.
     pub copied_bytes: BTreeMap<String, u64>,
+    /// Seconds from the begin of each of these copies to its end, summed up.
+    pub copy_s: BTreeMap<String, f64>,
     /// Seconds that parts of applications' requests waited at targets behind these copies.
     pub delay_s: BTreeMap<String, f64>,
     /// Changes that failed.
     pub failed: u64,
     /// Maximum of bytes of slow copies of the fast tier.
     pub copies_bytes: u64,
-    /// Targets that failed.
-    pub faults: u64,
+    /// Targets that failed, in order of time.
+    pub faults: Vec<FaultFigures>,
     /// Files whose only copy was on failed targets.
     pub lost_files: u64,
     /// Changes that undid the previous change of the file by another mechanism.
@@ -52,6 +54,15 @@ pub struct Figures {
     pub job_times: Vec<JobTimes>,
     /// Work of each hour.
     pub hours: Vec<HourFigures>,
+}
+
+/// Failure of a target.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FaultFigures {
+    /// Time of the failure, in seconds.
+    pub at_s: f64,
+    /// Number of the target, in the order of the configuration.
+    pub target: usize,
 }
 
 /// Times of a job, in seconds.
@@ -113,11 +124,12 @@ fn name(of: Mechanism) -> String {
 }
 
 impl World<'_> {
-    /// Records a change that is complete.
-    pub(super) fn carried(&mut self, by: Mechanism, bytes: u64) {
+    /// Records a change that is complete, with the bytes that it copied in that time.
+    pub(super) fn carried(&mut self, by: Mechanism, bytes: u64, took: Time) {
         let name = name(by);
         *self.figures.changes.entry(name.clone()).or_default() += 1;
-        *self.figures.copied_bytes.entry(name).or_default() += bytes;
+        *self.figures.copied_bytes.entry(name.clone()).or_default() += bytes;
+        *self.figures.copy_s.entry(name).or_default() += took.as_secs_f64();
         self.hour().copied_bytes += bytes;
     }
 

@@ -10,7 +10,7 @@ use super::jobs::{Running, single};
 use super::load::{Answer, Job, Request};
 use super::targets::{Target, Targets};
 use super::watch::Watch;
-use super::{Figures, Setup};
+use super::{FaultFigures, Figures, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::generate::Rng;
 use crate::patterns::recent::Recent;
@@ -366,7 +366,7 @@ impl<'a> World<'a> {
         if !self.targets.all[at].up {
             return;
         }
-        self.figures.faults += 1;
+        self.figures.faults.push(FaultFigures { at_s: self.now.as_secs_f64(), target: at });
         let target = &mut self.targets.all[at];
         (target.up, target.used, target.failures) = (false, 0, target.failures + 1);
         self.events.push(self.now + self.setup.faults.replaced_after, Rank::Timer, Happening::Replaced(at));

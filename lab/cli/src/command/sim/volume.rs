@@ -124,7 +124,7 @@ impl Volume {
         let costs = costs(config, fast);
         let segment_bytes = config.layout.segment.max(SEGMENT_BYTES_MIN);
         let target = |of: &engine::volume::TargetConfig| {
-            let is_fast = of.tier == fast;
+            let is_fast = Some(of.tier) == fast;
             let cost = if is_fast { &costs.fast } else { &costs.slow };
             Target {
                 tier: u8::from(!is_fast),
@@ -164,10 +164,11 @@ impl Volume {
         })
     }
 
-    /// The tier of the burst buffer, or the fast one of `[tiering]`; else the first.
-    fn fast_tier(&self, config: &Config) -> u8 {
+    /// The tier of the burst buffer, or the fast one of `[tiering]`; else the first. `None` if there is one tier only.
+    fn fast_tier(&self, config: &Config) -> Option<u8> {
         let tiering = (config.tiering.policy != TieringPolicy::Off).then_some(config.tiering.fast);
-        config.burst.fast.or(tiering).unwrap_or(0)
+        let fast = config.burst.fast.or(tiering).unwrap_or(0);
+        config.targets.iter().any(|target| target.tier != fast).then_some(fast)
     }
 
     fn machine(&self, config: &Config, costs: &Costs, segment_bytes: u64) -> Result<policy::volume::Config> {
@@ -226,9 +227,9 @@ pub(super) fn without_times(name: &str) -> Failure {
 }
 
 /// Costs of an access on both tiers, from the file where it has them.
-fn costs(config: &Config, fast: u8) -> Costs {
+fn costs(config: &Config, fast: Option<u8>) -> Costs {
     let of = |is_fast: bool, (latency_ns, rate): (f64, f64)| {
-        let mut ours = config.targets.iter().filter(|target| (target.tier == fast) == is_fast);
+        let mut ours = config.targets.iter().filter(|target| (Some(target.tier) == fast) == is_fast);
         let said =
             ours.clone().find_map(|target| config.tiering.speeds.get(usize::from(target.tier)).copied().flatten());
         let cost = |latency_ns, read, write| DeviceCost {
@@ -240,7 +241,8 @@ fn costs(config: &Config, fast: u8) -> Costs {
         let measured = measured.map(|of| cost(of.latency_s * 1e9, of.read_rate, of.write_rate));
         said.or(measured).unwrap_or_else(|| cost(latency_ns, rate, rate))
     };
-    let count = |is_fast: bool| config.targets.iter().filter(|target| (target.tier == fast) == is_fast).count() as u32;
+    let count =
+        |is_fast: bool| config.targets.iter().filter(|target| (Some(target.tier) == fast) == is_fast).count() as u32;
     Costs { fast: of(true, FLASH), slow: of(false, DISK), fast_devices: count(true), slow_devices: count(false) }
 }
 
@@ -298,7 +300,7 @@ fn columns(of: &Figures) -> Vec<Column<'static, Figures>> {
         column("copies_gb", |of: &Figures| of.copies_bytes as f64 / 1e9).shown("most room of slow copies GB", 1),
         column("failed", |of: &Figures| of.failed).shown("changes that failed", 0),
         column("undone", |of: &Figures| of.undone).shown("changes taken back by another", 0),
-        column("faults", |of: &Figures| of.faults).shown("targets that failed", 0),
+        column("faults", |of: &Figures| of.faults.len() as u64).shown("targets that failed", 0),
         column("lost_files", |of: &Figures| of.lost_files).shown("files whose only copy was there", 0),
     ]);
     columns
