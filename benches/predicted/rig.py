@@ -228,6 +228,29 @@ class Volume:
                 time.sleep(compute_s)
         return time.monotonic() - began
 
+    def submit(self, command, source=None, name=None):
+        """Submits a job with one core, whose input comes from a source."""
+        script = f"{self.at}/job.sh"
+        with open(script, "w") as text:
+            text.write("#!/bin/sh\n" + (f"#STAGEIN entrepot stage in {source} {self.mnt}/{name}\n" if source else ""))
+            text.write(command + "\n")
+        os.chmod(script, 0o755)
+        self.tell("job", "submit", script)
+
+    def waits_for(self, counter):
+        """Waits until a counter of the statistics is above 0."""
+        def counted():
+            lines = self.tell("stats", "--prometheus").split("\n")
+            return any(line.startswith(f"entrepot_{counter}_total{{") and not line.endswith(" 0") for line in lines)
+        if not wait_until(counted):
+            raise RuntimeError(f"{counter} stays 0")
+
+    def lies_on(self, name):
+        """Names of the targets of a file."""
+        layout = json.loads(self.rig.run(self.rig.entrepot, "layout", f"{self.mnt}/{name}", "--output", "json"))
+        segments = [segment for mirror in layout["mirrors"] for segment in mirror["segments"]]
+        return {of["target"] for segment in segments for of in segment["objects"]}
+
     def job(self, number, starts, size, checkpoints, mib, interval, took):
         """Reads an input, then writes checkpoints and keeps the newest two; adds the latency of each to `took`."""
         time.sleep(starts + 0.2)
