@@ -6,7 +6,7 @@
 
 mod peer;
 
-use peer::Peer;
+use peer::{Format, Peer};
 use policy::cache::{Block, Span};
 use policy::coordinate::Coordination;
 use policy::precedence::Class;
@@ -15,9 +15,12 @@ use sim::block::{Choice, Deadline, Io, Merging, Queue, Scheduler};
 use sim::disk::{Disk, model::CHEETAH9LP};
 use sim::generate::{Mixed, Rng, oltp_like};
 use sim::prefetch::{Level, LevelConfig, Prefetch};
+use sim::replacement::{Policy, Sequence, Tally};
 use sim::storage::{Array, Device, Storage};
+use sim::trace::{Format as TraceFormat, Options, open};
 use sim::world::{Access, Arrival, Config, Placement, World};
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -32,32 +35,43 @@ fn main() {
     long_queues();
 }
 
-/// One LRU level, with libCacheSim in turn if it can be had.
+/// One LRU level: requests in memory, and files with libCacheSim in turn if it can be had.
 fn one_level() {
     let blocks = zipf(4_000_000);
-    let peer = Peer::found(&blocks, CAPACITY);
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let mut hits = 0;
-    for _ in 0..RUNS {
-        let start = worked_s();
-        hits = black_box(lru(&blocks));
-        ours.push(blocks.len() as f64 / (worked_s() - start) / 1e6);
-        theirs.extend(peer.as_ref().and_then(Peer::run));
-    }
-    let rate = median(&mut ours);
-    show("one LRU level, no device, Zipf 1.0", rate);
-    let misses = 1.0 - hits as f64 / blocks.len() as f64;
-    if theirs.is_empty() {
+    report("one LRU level, no device, Zipf 1.0", blocks.len(), || {
+        hits = lru(&blocks);
+        hits
+    });
+    let Some(peer) = Peer::found(&blocks, CAPACITY) else {
         println!("libCacheSim is not at hand (ENTREPOT_BENCH_PYTHON, see `make bench-sim`): nothing to compare with");
         return;
+    };
+    let misses = 1.0 - hits as f64 / blocks.len() as f64;
+    for (format, name) in [(Format::OracleGeneral, TraceFormat::OracleGeneral), (Format::Text, TraceFormat::Lirs)] {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..RUNS {
+            let start = worked_s();
+            let tally = read(&peer.trace(format), name);
+            ours.push(blocks.len() as f64 / (worked_s() - start) / 1e6);
+            assert_eq!(tally.hits, hits, "hits of {format:?}");
+            let (seen, rate) = peer.run(format).expect("libCacheSim replays the file");
+            assert!((seen - misses).abs() < 1e-9, "libCacheSim misses {seen} of the requests, we {misses}");
+            theirs.push(rate);
+        }
+        let (ours, theirs) = (median(&mut ours), median(&mut theirs));
+        show(&format!("{format:?} read and replayed"), ours);
+        show("libCacheSim, the same file", theirs);
+        println!("same miss ratio, {misses:.6}; ours is {:.2} times as fast", ours / theirs);
     }
-    for (seen, _) in &theirs {
-        assert!((seen - misses).abs() < 1e-9, "libCacheSim misses {seen} of the requests, we {misses}");
-    }
-    let mut rates: Vec<f64> = theirs.iter().map(|(_, rate)| *rate).collect();
-    let theirs = median(&mut rates);
-    show("libCacheSim, the same requests", theirs);
-    println!("same miss ratio, {misses:.6}; ours is {:.1} times as fast", rate / theirs);
+}
+
+/// Reads a trace and replays it through an LRU, as `sim replacement` does.
+fn read(path: &Path, format: TraceFormat) -> Tally {
+    let options = Options { format: Some(format), ..Options::default() };
+    let reader = open(path, &options).expect("the file is there");
+    let (sequence, _) = Sequence::read([reader], 4096, None, false).expect("its accounts close");
+    Policy::Lru.tally(&sequence, CAPACITY as usize)
 }
 
 fn two_levels() {

@@ -1,10 +1,10 @@
-//! libCacheSim beside us: the same requests, as a file that it reads in its own format.
+//! libCacheSim beside us: the same requests, as files that both read.
 //!
-//! Its own reading of the file is in its time (it maps the file and copies 24 bytes per request), since it replays nothing else; Python only
-//! starts it. Its table gets eight buckets per object, with which it was fastest (of 2^14 to 2^24, its default).
+//! Its time contains the reading of the file, since it replays nothing else; Python only starts it. Its table gets eight
+//! buckets per object, with which it was fastest (of 2^14 to 2^24, its default).
 
 use policy::cache::Block;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -12,18 +12,25 @@ use std::process::Command;
 const SCRIPT: &str = "
 import sys, time
 import libcachesim as lcs
-path, capacity, power = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-reader = lcs.TraceReader(path, lcs.TraceType.ORACLE_GENERAL_TRACE, lcs.ReaderInitParam(ignore_obj_size=True))
+path, format, capacity, power = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 cache = lcs.LRU(capacity, hashpower=power)
 start = time.process_time()
+reader = lcs.TraceReader(path, getattr(lcs.TraceType, format), lcs.ReaderInitParam(ignore_obj_size=True))
 misses = cache.process_trace(reader)[0]
 print(misses, time.process_time() - start)
 ";
 
+/// Format of a file: as we name it, and as libCacheSim does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Format {
+    OracleGeneral,
+    Text,
+}
+
 /// libCacheSim, ready to run.
 pub(super) struct Peer {
     python: PathBuf,
-    trace: PathBuf,
+    at: PathBuf,
     requests: usize,
     capacity: u32,
 }
@@ -35,24 +42,37 @@ impl Peer {
         if !python.is_file() {
             return None;
         }
-        let trace = std::env::temp_dir().join(format!("entrepot-{}.oracleGeneral.bin", std::process::id()));
-        let mut out = std::io::BufWriter::new(std::fs::File::create(&trace).ok()?);
+        let at = std::env::temp_dir().join(format!("entrepot-{}", std::process::id()));
+        std::fs::create_dir_all(&at).ok()?;
+        let peer = Peer { python, at, requests: blocks.len(), capacity };
+        let file = |format| Some(BufWriter::new(std::fs::File::create(peer.trace(format)).ok()?));
+        let (mut binary, mut text) = (file(Format::OracleGeneral)?, file(Format::Text)?);
         for block in blocks {
             let record =
                 [&0u32.to_le_bytes()[..], &block.index().to_le_bytes(), &1u32.to_le_bytes(), &(-1i64).to_le_bytes()];
-            out.write_all(&record.concat()).ok()?;
+            binary.write_all(&record.concat()).ok()?;
+            writeln!(text, "{}", block.index()).ok()?;
         }
-        out.flush().ok()?;
-        Some(Peer { python, trace, requests: blocks.len(), capacity })
+        binary.flush().and(text.flush()).ok()?;
+        Some(peer)
+    }
+
+    /// The file of a format.
+    pub(super) fn trace(&self, format: Format) -> PathBuf {
+        self.at.join(format!("{format:?}"))
     }
 
     /// One replay: its miss ratio and its rate in millions of requests per second of processor time.
-    pub(super) fn run(&self) -> Option<(f64, f64)> {
+    pub(super) fn run(&self, format: Format) -> Option<(f64, f64)> {
+        let kind = match format {
+            Format::OracleGeneral => "ORACLE_GENERAL_TRACE",
+            Format::Text => "PLAIN_TXT_TRACE",
+        };
         let power = self.capacity.next_power_of_two().ilog2() + 3;
         let said = Command::new(&self.python)
             .args(["-c", SCRIPT])
-            .arg(&self.trace)
-            .args([self.capacity.to_string(), power.to_string()])
+            .arg(self.trace(format))
+            .args([kind.to_owned(), self.capacity.to_string(), power.to_string()])
             .output()
             .ok()?;
         let text = String::from_utf8_lossy(&said.stdout);
@@ -67,6 +87,6 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.trace);
+        let _ = std::fs::remove_dir_all(&self.at);
     }
 }

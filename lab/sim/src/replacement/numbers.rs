@@ -1,10 +1,12 @@
 //! Dense numbers of blocks, in the order of their first accesses.
 //!
 //! A page holds the numbers of neighbouring blocks, so that a request of many blocks needs few lookups. A page fills
-//! one line of the processor's cache.
+//! one line of the processor's cache. As long as each request is one block, as in traces of objects, neighbours mean
+//! nothing, and there are no pages.
 
+use foldhash::fast::FixedState;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::hash_map::Entry;
 
 /// Blocks of a page.
 const PAGE: u64 = 16;
@@ -13,8 +15,10 @@ const NONE: u32 = u32::MAX;
 /// Numbers of the blocks of several address spaces.
 #[derive(Default)]
 pub(super) struct Numbers {
+    /// Numbers by space and block, until a request has several blocks.
+    single: HashMap<(u64, u64), u32, FixedState>,
     /// Place in `pages`, by space and number of the page.
-    places: HashMap<(u64, u64), u32, BuildHasherDefault<Fold>>,
+    places: HashMap<(u64, u64), u32, FixedState>,
     pages: Vec<Page>,
     len: u32,
     /// The page of the last block, and its place.
@@ -27,19 +31,23 @@ struct Page([u32; PAGE as usize]);
 impl Numbers {
     /// Appends the numbers of `count` blocks from `first` on; `None` if there are too many blocks.
     pub(super) fn of(&mut self, space: u64, mut first: u64, count: u64, to: &mut Vec<u32>) -> Option<()> {
+        if count == 1 && self.pages.is_empty() {
+            let number = match self.single.entry((space, first)) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => *new.insert(take(&mut self.len)?),
+            };
+            to.push(number);
+            return Some(());
+        }
+        self.move_to_pages();
         let end = first + count;
         while first < end {
-            let name = (space, first / PAGE);
-            let place = match self.last {
-                Some((last, place)) if last == name => place,
-                _ => self.place(name),
-            };
+            let place = self.place((space, first / PAGE));
             let after = end.min((first / PAGE + 1) * PAGE);
             let page = &mut self.pages[place as usize].0;
             for number in &mut page[(first % PAGE) as usize..][..(after - first) as usize] {
                 if *number == NONE {
-                    *number = self.len;
-                    self.len = self.len.checked_add(1).filter(|len| *len < NONE)?;
+                    *number = take(&mut self.len)?;
                 }
                 to.push(*number);
             }
@@ -48,8 +56,18 @@ impl Numbers {
         Some(())
     }
 
+    fn move_to_pages(&mut self) {
+        for ((space, block), number) in std::mem::take(&mut self.single) {
+            let place = self.place((space, block / PAGE));
+            self.pages[place as usize].0[(block % PAGE) as usize] = number;
+        }
+    }
+
     /// Place of a page, which is new if it is not known.
     fn place(&mut self, name: (u64, u64)) -> u32 {
+        if let Some((_, place)) = self.last.filter(|(last, _)| *last == name) {
+            return place;
+        }
         let place = *self.places.entry(name).or_insert_with(|| {
             self.pages.push(Page([NONE; PAGE as usize]));
             self.pages.len() as u32 - 1
@@ -64,25 +82,11 @@ impl Numbers {
     }
 }
 
-/// Hasher for pairs of numbers: the halves of a product of 128 bits, exclusively or'ed.
-#[derive(Default)]
-struct Fold(u64);
-
-impl Hasher for Fold {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // The fraction of the golden ratio, which is odd and without a pattern of bits.
-        const GOLDEN: u128 = 0x9e37_79b9_7f4a_7c15;
-        let product = u128::from(self.0.rotate_left(32) ^ number) * GOLDEN;
-        self.0 = product as u64 ^ (product >> 64) as u64;
-    }
+/// Takes the next number; `None` if there are too many blocks.
+fn take(len: &mut u32) -> Option<u32> {
+    let number = *len;
+    *len = number.checked_add(1).filter(|len| *len < NONE)?;
+    Some(number)
 }
 
 #[cfg(test)]
@@ -97,5 +101,13 @@ mod tests {
         }
         assert_eq!(to, [0, 1, 2, 3, 1, 2, 4, 5, 6, 7, 0]);
         assert_eq!(numbers.len(), 8);
+        let (mut numbers, mut to) = (Numbers::default(), Vec::new());
+        for (space, first, count) in
+            [(0, 14, 1), (1, 14, 1), (0, 40, 1), (0, 14, 1), (0, 13, 3), (1, 14, 1), (0, 40, 1)]
+        {
+            numbers.of(space, first, count, &mut to).unwrap();
+        }
+        assert_eq!(to, [0, 1, 2, 0, 3, 0, 4, 1, 2]);
+        assert_eq!(numbers.len(), 5);
     }
 }
