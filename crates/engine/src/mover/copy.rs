@@ -140,20 +140,23 @@ impl Copy<'_> {
         for (m, mirror) in self.new.mirrors.iter().enumerate() {
             let wanted: Vec<Piece> =
                 mirror.pieces(m, offset, len).filter(|piece| self.slot(piece.at).is_some()).collect();
-            let (mut read, mut pieces) = (Vec::new(), Vec::with_capacity(wanted.len()));
+            let (mut at, mut pieces) = (0, Vec::with_capacity(wanted.len()));
+            let mut read = Paged::zeroed(wanted.iter().map(|piece| piece.len as usize).sum());
             for run in wanted.chunk_by(|a, b| a.file_offset + a.len == b.file_offset) {
-                let (first, at) = (run[0].file_offset, read.len());
-                read.resize(at + run.iter().map(|piece| piece.len as usize).sum::<usize>(), 0);
-                self.read(first, &mut read[at..])?;
-                let in_memory = |piece: &Piece| Piece { file_offset: at as u64 + piece.file_offset - first, ..*piece };
+                let (first, begin) = (run[0].file_offset, at);
+                at += run.iter().map(|piece| piece.len as usize).sum::<usize>();
+                self.read(first, &mut read[begin..at])?;
+                let in_memory =
+                    |piece: &Piece| Piece { file_offset: begin as u64 + piece.file_offset - first, ..*piece };
                 pieces.extend(run.iter().map(in_memory));
             }
-            self.active.done_bytes.fetch_add(read.len() as u64, Ordering::Relaxed);
-            self.mover.stats.add(Metric::MoverBytes, read.len() as u64);
-            let mut pending = Vec::new();
-            for part in parts(0, pieces.into_iter()) {
+            self.active.done_bytes.fetch_add(at as u64, Ordering::Relaxed);
+            self.mover.stats.add(Metric::MoverBytes, at as u64);
+            let (mut pending, parts) = (Vec::new(), parts(0, pieces.into_iter()));
+            for part in &parts {
                 let slot = self.slot(part.at).expect("only pieces of new objects");
-                pending.push((slot.target_id, self.put(slot, part.object_offset, part.gather(&read))?));
+                let bytes = if parts.len() == 1 { std::mem::take(&mut read) } else { part.gather(&read) };
+                pending.push((slot.target_id, self.put(slot, part.object_offset, bytes)?));
             }
             wait_for_all(pending)?;
         }
