@@ -48,7 +48,7 @@ pub struct Namespace {
     /// Whether the tree lies on a local file system, which reuses the numbers of removed files.
     is_local: bool,
     nodes: Nodes,
-    /// Held exclusively by a rename; shared by a thread that retries after a stale name.
+    /// Held exclusively by a rename; shared by a removal, and by a thread that retries after a stale name.
     renames: RwLock<()>,
     /// Map of the places of files and directories, to be kept current.
     places: Option<Arc<Places>>,

@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 /// Minimum and maximum size of a step: a row of stripes in the file's layout, so that all devices read at the same
 /// time. The bounds are guesses: large enough to stripe, small enough to throttle and to keep in memory.
 const CHUNK_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
+
 /// Starts the write-back, so that the device writes while the next bytes are fetched, and the sync at the end finds
 /// little. With `stepwise`, waits until the device has written.
 fn write_out(handle: &dyn Handle, offset: u64, len: u64, stepwise: bool) {

@@ -65,8 +65,9 @@ impl Namespace {
         Ok((self.created(parent, name, &stat)?, stat))
     }
 
-    /// Makes an inode, and another one while the kernel has a node of its number. A local file system gives a removed
-    /// file's number to the next file at once, but the kernel may still request attributes of the removed one by it.
+    /// Makes an inode, and another one while the kernel still refers to a removed one by its number. A local file system
+    /// gives a removed file's number to the next file at once, but requests for the removed one may be under way. Files
+    /// that were removed beside the mount, as by a purge, may be many and do not count.
     fn make_new<T>(
         &self,
         directory: &OwnedFd,
@@ -76,8 +77,8 @@ impl Namespace {
         let mut held = Vec::new(); // open, so that no other inode gets their numbers
         loop {
             let (stat, made) = make()?;
-            let is_known = self.is_local && self.nodes.get(self.id_of(stat.st_ino)).is_some();
-            if !is_known || held.len() == TRIES {
+            let known = self.nodes.get(self.id_of(stat.st_ino)).filter(|_| self.is_local);
+            if known.is_none_or(|node| !self.is_removed(&node)) || held.len() == TRIES {
                 return Ok((stat, made));
             }
             let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
@@ -87,6 +88,15 @@ impl Namespace {
                 Ok(fd) if unlinkat(directory, name, removal).is_ok() => held.push(fd),
                 _ => return Ok((stat, made)),
             }
+        }
+    }
+
+    /// Whether an inode lost its last name on this mount. Waits for removals under way.
+    fn is_removed(&self, node: &Node) -> bool {
+        let is_nameless = || node.name().is_none();
+        is_nameless() || {
+            let _settled = self.renames.write();
+            is_nameless()
         }
     }
 

@@ -4,6 +4,7 @@ use super::Namespace;
 use super::node::NodeId;
 use crate::stub::real::{is_laid_out, number_at};
 use object::host::{descriptor_path, remembered};
+use parking_lot::RwLockReadGuard;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, openat, statat, unlinkat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -57,6 +58,7 @@ impl Namespace {
             }
         };
         let _changing = self.changing();
+        let _removing = self.removing();
         unlinkat(&*directory, name, AtFlags::empty())?;
         self.is_absent(parent, name);
         Ok(self.now_removed(removed, parent, name))
@@ -67,6 +69,7 @@ impl Namespace {
         let directory = self.directory(parent)?;
         let stat = statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let removed = self.about_to_remove(&directory, name, stat, self.quotas.is_on());
+        let _removing = self.removing();
         unlinkat(&*directory, name, AtFlags::REMOVEDIR)?;
         self.is_absent(parent, name);
         if let Some(places) = &self.places {
@@ -108,6 +111,11 @@ impl Namespace {
         };
         let (is_outdated, stub) = (stub.is_err(), stub.unwrap_or_default());
         Removed { id: self.id_of(stat.st_ino), stat, last: stat.st_nlink <= 1, stub, is_outdated }
+    }
+
+    /// Guard of a removal until its node has no name, where another inode may get its number.
+    fn removing(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        self.is_local.then(|| self.renames.read())
     }
 
     pub(super) fn now_removed(&self, removed: Removed, parent: NodeId, name: &OsStr) -> Removed {
