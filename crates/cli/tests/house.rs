@@ -130,6 +130,35 @@ fn arrows_between_crates() {
     assert_eq!(seen.len(), allowed.len(), "a crate is gone: {seen:?}");
 }
 
+/// The Python package has a lock file of its own, which `make wheel` refuses to change.
+#[test]
+fn the_lock_of_the_python_package_has_what_its_crates_use() {
+    let read = |file: &str| std::fs::read_to_string(root().join(file)).expect("a file");
+    let parsed = |file: &str| read(file).parse::<toml::Table>().expect("TOML");
+    let lock = parsed("lab/python/Cargo.lock");
+    let packages = lock["package"].as_array().expect("packages");
+    let mut missing = Vec::new();
+    for package in packages.iter().filter(|package| package.get("source").is_none()) {
+        let name = package["name"].as_str().expect("a name");
+        let folder = name.trim_start_matches("entrepot-").replace("lab-python", "python");
+        let folder = if folder == "python" { "lab/python".to_owned() } else { folder_of(&folder) };
+        let empty = Vec::new();
+        let locked = package.get("dependencies").and_then(|list| list.as_array()).unwrap_or(&empty);
+        // A package may have another name in the code, as md-5 has.
+        let plain = |name: &str| name.trim_start_matches("entrepot-").replace('-', "");
+        let locked: Vec<String> =
+            locked.iter().filter_map(|one| Some(plain(one.as_str()?.split(' ').next()?))).collect();
+        let manifest = parsed(&format!("{folder}/Cargo.toml"));
+        for (used, how) in manifest.get("dependencies").and_then(|table| table.as_table()).into_iter().flatten() {
+            let is_optional = how.get("optional").is_some();
+            if !is_optional && !locked.contains(&plain(used)) {
+                missing.push(format!("{name} uses {used}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "run `cargo update -w --manifest-path lab/python/Cargo.toml`: {missing:?}");
+}
+
 #[test]
 fn every_file_says_its_purpose_first() {
     let mute = rust_files().into_iter().filter(|(_, text)| !text.starts_with("//! "));
