@@ -162,14 +162,18 @@ policy = "tuned"
 """
 
 
+def without_version(answer):
+    """The version contains the hash of the program or module."""
+    is_object = isinstance(answer, dict)
+    return {name: value for name, value in answer.items() if name != "version"} if is_object else answer
+
+
 class Worlds(unittest.TestCase):
     def check(self, line, world, *arguments, **options):
         with self.subTest(line):
             words = ["sim", *line.split()]
             ours, theirs = lab.sim(world, *arguments, **options), json.loads(command(*words, "--output", "json"))
-            for answer in ours, theirs:
-                answer.pop("version", None)  # it contains the hash of the program or module
-            self.assertEqual(ours, theirs)
+            self.assertEqual(without_version(ours), without_version(theirs))
             table = lab.sim(world, *arguments, output="csv", **options)
             rows = list(csv.reader(io.StringIO(command(*words, "--output", "csv"))))
             self.assertEqual((table.columns, len(table)), (rows[0], len(rows) - 1))
