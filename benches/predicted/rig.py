@@ -112,6 +112,11 @@ class Rig:
             wait_until(lambda group=group: removed(group))
 
 
+def wait_for(happened, what):
+    if not wait_until(happened):
+        raise RuntimeError(f"{what} did not come")
+
+
 def put(path, value):
     with open(path, "w") as file:
         file.write(str(value))
@@ -242,8 +247,7 @@ class Volume:
         def counted():
             lines = self.tell("stats", "--prometheus").split("\n")
             return any(line.startswith(f"entrepot_{counter}_total{{") and not line.endswith(" 0") for line in lines)
-        if not wait_until(counted):
-            raise RuntimeError(f"{counter} stays 0")
+        wait_for(counted, counter)
 
     def lies_on(self, name):
         """Names of the targets of a file."""

@@ -17,13 +17,11 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from rig import SHARE_MAX, Rig, together, trace, wait_until
+from rig import SHARE_MAX, Rig, together, trace, wait_for
 
 MIB = 1 << 20
 SEED = int(os.environ.get("ENTREPOT_BENCH_SEED", "7"))
 OFF_MAX = 0.1
-# Delay between the failure of a target and the rebuild.
-FAILOVER_S = 2
 STRIPES = '[stripes]\nmode = "model"\ntier = "slow"\nwindow = "4s"\ninterval = "500ms"\n'
 PLAIN = "inline_max = 0\n[mount]\npassthrough = \"off\"\nio = \"direct\"\n"
 
@@ -34,6 +32,17 @@ def rounds(draw, places):
     while True:
         draw.shuffle(places)
         yield from places
+
+
+def arrivals(draw, rate, seconds):
+    """Random times at this rate, within so many seconds."""
+    dues = itertools.accumulate(draw.expovariate(rate) for _ in itertools.count())
+    return itertools.takewhile(lambda due: due < seconds, dues)
+
+
+def later(load, seconds):
+    """The load so much later; the first request stays at 0, from which a trace counts its times."""
+    return load[:1] + [(due + seconds, *rest) for due, *rest in load[1:]]
 
 
 def hot_reads(count, mib, size):
@@ -194,8 +203,7 @@ def two_files(rates, sizes, seconds, mib):
         places = mib * MIB // size
         hot = rounds(draw, range(places // 2, places * 5 // 8))
         every = rounds(draw, range(places))
-        dues = itertools.accumulate(draw.expovariate(rate) for _ in itertools.count())
-        for due in itertools.takewhile(lambda due: due < seconds, dues):
+        for due in arrivals(draw, rate, seconds):
             place = next(hot if name == "segments" and draw.random() < 0.85 else every)
             load.append((due, name, place * size, size, False))
     # The first file of a trace is the one of segments.
@@ -251,67 +259,6 @@ def volume(rig, _):
            size / 1e3 / response_ms(times), waited())
 
 
-def protected(rig, _):
-    """A volume in which the input of a waiting job gets a second copy, which takes over when a target fails."""
-    seconds, rate, size, mib, room = 40, 36, 192 << 10, 112, "224MiB"
-    read, write, latency = 12, 10, 4
-    draw, places = random.Random(SEED), mib * MIB // size
-    dues = itertools.accumulate(draw.expovariate(rate) for _ in itertools.count())
-    files = {name: rounds(draw, range(places)) for name in ("data0", "data1")}
-    load = [(0.0, "data0", 0, size, False)]
-    load += [(due, name, next(files[name]) * size, size, False)
-             for due, name in zip(itertools.takewhile(lambda due: due < seconds, dues), itertools.cycle(files))]
-    rows = [(f"t{n}", f"/nowhere/t{n}", "disk", "") for n in range(5)]
-    each = f'device = "flash:latency={latency}ms,channels=1,read={read}MB/s,write={write}MB/s"\n'
-    sections = f'[layout]\nstripe_count = 2\nstripe_size = "512KiB"\nsingle_max = 0\n{PLAIN}' \
-               f'[replication]\npolicy = "all"\ndelay = "{FAILOVER_S}s"\npoll = "100ms"\n[jobs]\ncores = 1\n'
-    words = ["--slow-size", room, "--jobs", 1, "--span", f"{seconds}s", "--input", 90 * MIB, "--checkpoints", 0,
-             "--faults", 1]
-    # The target that fails has an input's object and no other, after the second copy is complete.
-    for seed in itertools.count(SEED * 1000):
-        simulated = ["volume", rig.toml(rows, sections, each), "--seed", seed, *words]
-        figures = rig.sim(*simulated, *trace(rig, load))["figures"]
-        start, fault = figures["job_times"][0], figures["faults"][0]["at_s"]
-        copied = start["submitted_s"] + figures["copy_s"].get("replicas", 0)
-        if not figures["requests_failed"] and figures["copied_bytes"].get("repair") and copied + 2 < fault \
-                and fault + FAILOVER_S + figures["copy_s"]["repair"] < start["submitted_s"] + seconds:
-            break
-    at = start["submitted_s"]
-    late = load[:1] + [(due + at, *rest) for due, *rest in load[1:]]
-    figures = rig.sim(*simulated, *trace(rig, late))["figures"]
-    targets = [(name, rig.device(name, read, write, latency, room), tier, line) for name, _, tier, line in rows]
-    with rig.volume(targets, sections, each) as live:
-        live.fill("data0", mib * MIB), live.fill("data1", mib * MIB)
-        live.submit("sleep 600")
-        with open(f"{rig.dir}/input", "wb") as source:
-            source.write(os.urandom(start["input_bytes"]))
-        live.submit("sleep 600", f"file://{rig.dir}/input", "input")
-        live.waits_for("replicas_begun")
-        took = {}
-        with rig.watched() as waited:
-            began = time.monotonic()
-
-            def fails():
-                live.waits_for("replicas_completed")
-                took["replicas"] = time.monotonic() - began
-                time.sleep(max(0.0, began + fault - at - time.monotonic()))
-                lost = live.lies_on("input").difference(live.lies_on("data0"), live.lies_on("data1")).pop()
-                failed = time.monotonic()
-                live.tell("target", "fail", lost)
-                wait_until(lambda: lost not in live.lies_on("input"))
-                took["repair"] = time.monotonic() - failed - FAILOVER_S
-            times = []
-            together([lambda: times.extend(live.play(load)), fails])
-        live.tell("job", "cancel", "1"), live.tell("job", "cancel", "2")
-    told = f"{rate}/s of {size >> 10} KiB; 5 of {read}/{write} after {latency} ms"
-    yield ("a volume with second copies: reads", told, size / 1e3 / figures["request_ms"],
-           size / 1e3 / response_ms(times), waited())
-    for title, what in ("making the copy", "replicas"), ("rebuilding it", "repair"):
-        copied = figures["copied_bytes"][what] / 1e6
-        yield (f"a volume with second copies: {title}", "the same", copied / figures["copy_s"][what],
-               copied / took[what], waited())
-
-
 def with_jobs(rig, kib):
     """The same with a burst buffer: jobs, which start 2 to 4 s apart, read an input and write checkpoints beside."""
     jobs, checkpoints, mib, interval, lead = 3, 5, 10, 7.5, 3
@@ -331,8 +278,7 @@ def with_jobs(rig, kib):
     seconds = starts[-1] - starts[0] + lead + checkpoints * (interval + 1)
     load = two_files(reads, (size, size), seconds, 40)
     shift = starts[0] - lead
-    late = load[:1] + [(due + shift, *rest) for due, *rest in load[1:]]
-    figures = tiers.sim(rig, late, "--seed", seed, *words)
+    figures = tiers.sim(rig, later(load, shift), "--seed", seed, *words)
     files = [("whole", 40, False), ("segments", 40, True)] + [(f"input{n}", 1, False) for n in range(jobs)]
     times, took = [], []
     with tiers.volume(rig, files) as live:
@@ -346,6 +292,66 @@ def with_jobs(rig, kib):
            waited())
     yield ("a volume with jobs: checkpoints", "the same", mib * MIB / 1e6 / figures["checkpoint_s"],
            mib * MIB / 1e6 / (sum(took) / len(took)), waited())
+
+
+def protected(rig, _):
+    """A volume in which the input of a waiting job gets a second copy, which takes over when a target fails."""
+    seconds, rate, size, mib, room = 40, 36, 192 << 10, 112, "224MiB"
+    read, write, latency, delay = 12, 10, 4, 2
+    draw, places = random.Random(SEED), mib * MIB // size
+    files = {name: rounds(draw, range(places)) for name in ("data0", "data1")}
+    load = [(0.0, "data0", 0, size, False)]
+    load += [(due, name, next(files[name]) * size, size, False)
+             for due, name in zip(arrivals(draw, rate, seconds), itertools.cycle(files))]
+    rows = [(f"t{n}", f"/nowhere/t{n}", "disk", "") for n in range(5)]
+    each = f'device = "flash:latency={latency}ms,channels=1,read={read}MB/s,write={write}MB/s"\n'
+    sections = f'[layout]\nstripe_count = 2\nstripe_size = "512KiB"\nsingle_max = 0\n{PLAIN}' \
+               f'[replication]\npolicy = "all"\ndelay = "{delay}s"\npoll = "100ms"\n[jobs]\ncores = 1\n'
+    words = ["--slow-size", room, "--jobs", 1, "--span", f"{seconds}s", "--input", 90 * MIB, "--checkpoints", 0,
+             "--faults", 1]
+    # The target that fails has an input's object and no other, after the second copy is complete.
+    simulated = ["volume", rig.toml(rows, sections, each), *trace(rig, load), *words]
+    for seed in itertools.count(SEED * 1000):
+        figures = rig.sim(*simulated, "--seed", seed)["figures"]
+        start, fault = figures["job_times"][0], figures["faults"][0]["at_s"]
+        copied = start["submitted_s"] + figures["copy_s"].get("replicas", 0)
+        if not figures["requests_failed"] and figures["copied_bytes"].get("repair") and copied + 2 < fault \
+                and fault + delay + figures["copy_s"]["repair"] < start["submitted_s"] + seconds:
+            break
+    at = start["submitted_s"]
+    trace(rig, later(load, at))
+    figures = rig.sim(*simulated, "--seed", seed)["figures"]
+    targets = [(name, rig.device(name, read, write, latency, room), tier, line) for name, _, tier, line in rows]
+    with rig.volume(targets, sections, each) as live:
+        live.fill("data0", mib * MIB), live.fill("data1", mib * MIB)
+        live.submit("sleep 600")
+        with open(f"{rig.dir}/input", "wb") as source:
+            source.write(os.urandom(start["input_bytes"]))
+        live.submit("sleep 600", f"file://{rig.dir}/input", "input")
+        live.waits_for("replicas_begun")
+        took = {}
+        with rig.watched() as waited:
+            began = time.monotonic()
+
+            def fails():
+                live.waits_for("replicas_completed")
+                took["replicas"] = time.monotonic() - began
+                time.sleep(max(0.0, began + fault - at - time.monotonic()))
+                lost = live.lies_on("input").difference(live.lies_on("data0"), live.lies_on("data1")).pop()
+                failed = time.monotonic()
+                live.tell("target", "fail", lost)
+                wait_for(lambda: lost not in live.lies_on("input"), "the end of the rebuild")
+                took["repair"] = time.monotonic() - failed - delay
+            times = []
+            together([lambda: times.extend(live.play(load)), fails])
+        live.tell("job", "cancel", "1"), live.tell("job", "cancel", "2")
+    told = f"{rate}/s of {size >> 10} KiB; 5 of {read}/{write} after {latency} ms"
+    yield ("a volume with second copies: reads", told, size / 1e3 / figures["request_ms"],
+           size / 1e3 / response_ms(times), waited())
+    for title, what in ("making the copy", "replicas"), ("rebuilding it", "repair"):
+        copied = figures["copied_bytes"][what] / 1e6
+        yield (f"a volume with second copies: {title}", "the same", copied / figures["copy_s"][what],
+               copied / took[what], waited())
 
 
 ROWS = {"tiers": ["off", "tuned"], "burst": ["maxbw", "bbos"], "stripes": ["1", "4", "model"],
