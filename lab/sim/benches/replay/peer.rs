@@ -4,6 +4,7 @@
 //! buckets per object, with which it was fastest (of 2^14 to 2^24, its default).
 
 use policy::cache::Block;
+use sim::trace::Format;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,12 +21,9 @@ misses = cache.process_trace(reader)[0]
 print(misses, time.process_time() - start)
 ";
 
-/// Format of a file: as we name it, and as libCacheSim does.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Format {
-    OracleGeneral,
-    Text,
-}
+/// Formats of files that both read, and libCacheSim's names of them.
+pub(super) const FORMATS: [(Format, &str); 2] =
+    [(Format::OracleGeneral, "ORACLE_GENERAL_TRACE"), (Format::Lirs, "PLAIN_TXT_TRACE")];
 
 /// libCacheSim, ready to run.
 pub(super) struct Peer {
@@ -46,7 +44,7 @@ impl Peer {
         std::fs::create_dir_all(&at).ok()?;
         let peer = Peer { python, at, requests: blocks.len(), capacity };
         let file = |format| Some(BufWriter::new(std::fs::File::create(peer.trace(format)).ok()?));
-        let (mut binary, mut text) = (file(Format::OracleGeneral)?, file(Format::Text)?);
+        let (mut binary, mut text) = (file(FORMATS[0].1)?, file(FORMATS[1].1)?);
         for block in blocks {
             let record =
                 [&0u32.to_le_bytes()[..], &block.index().to_le_bytes(), &1u32.to_le_bytes(), &(-1i64).to_le_bytes()];
@@ -57,22 +55,18 @@ impl Peer {
         Some(peer)
     }
 
-    /// The file of a format.
-    pub(super) fn trace(&self, format: Format) -> PathBuf {
-        self.at.join(format!("{format:?}"))
+    /// The file of a format, by libCacheSim's name.
+    pub(super) fn trace(&self, format: &str) -> PathBuf {
+        self.at.join(format)
     }
 
     /// One replay: its miss ratio and its rate in millions of requests per second of processor time.
-    pub(super) fn run(&self, format: Format) -> Option<(f64, f64)> {
-        let kind = match format {
-            Format::OracleGeneral => "ORACLE_GENERAL_TRACE",
-            Format::Text => "PLAIN_TXT_TRACE",
-        };
+    pub(super) fn run(&self, format: &str) -> Option<(f64, f64)> {
         let power = self.capacity.next_power_of_two().ilog2() + 3;
         let said = Command::new(&self.python)
             .args(["-c", SCRIPT])
             .arg(self.trace(format))
-            .args([kind.to_owned(), self.capacity.to_string(), power.to_string()])
+            .args([format.to_owned(), self.capacity.to_string(), power.to_string()])
             .output()
             .ok()?;
         let text = String::from_utf8_lossy(&said.stdout);

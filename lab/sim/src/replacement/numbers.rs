@@ -31,15 +31,17 @@ struct Page([u32; PAGE as usize]);
 impl Numbers {
     /// Appends the numbers of `count` blocks from `first` on; `None` if there are too many blocks.
     pub(super) fn of(&mut self, space: u64, mut first: u64, count: u64, to: &mut Vec<u32>) -> Option<()> {
-        if count == 1 && self.pages.is_empty() {
-            let number = match self.single.entry((space, first)) {
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => *new.insert(take(&mut self.len)?),
-            };
-            to.push(number);
-            return Some(());
+        if self.pages.is_empty() {
+            if count == 1 {
+                let number = match self.single.entry((space, first)) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(new) => *new.insert(take(&mut self.len)?),
+                };
+                to.push(number);
+                return Some(());
+            }
+            self.move_to_pages();
         }
-        self.move_to_pages();
         let end = first + count;
         while first < end {
             let place = self.place((space, first / PAGE));
