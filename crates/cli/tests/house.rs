@@ -140,15 +140,11 @@ fn the_lock_of_the_python_package_has_what_its_crates_use() {
     let mut missing = Vec::new();
     for package in packages.iter().filter(|package| package.get("source").is_none()) {
         let name = package["name"].as_str().expect("a name");
-        let folder = name.trim_start_matches("entrepot-").replace("lab-python", "python");
-        let folder = if folder == "python" { "lab/python".to_owned() } else { folder_of(&folder) };
-        let empty = Vec::new();
-        let locked = package.get("dependencies").and_then(|list| list.as_array()).unwrap_or(&empty);
         // A package may have another name in the code, as md-5 has.
         let plain = |name: &str| name.trim_start_matches("entrepot-").replace('-', "");
-        let locked: Vec<String> =
-            locked.iter().filter_map(|one| Some(plain(one.as_str()?.split(' ').next()?))).collect();
-        let manifest = parsed(&format!("{folder}/Cargo.toml"));
+        let locked = package.get("dependencies").and_then(|list| list.as_array()).into_iter().flatten();
+        let locked: Vec<String> = locked.filter_map(|one| Some(plain(one.as_str()?.split(' ').next()?))).collect();
+        let manifest = parsed(&format!("{}/Cargo.toml", folder_of(name.trim_start_matches("entrepot-"))));
         for (used, how) in manifest.get("dependencies").and_then(|table| table.as_table()).into_iter().flatten() {
             let is_optional = how.get("optional").is_some();
             if !is_optional && !locked.contains(&plain(used)) {

@@ -11,6 +11,7 @@ pub fn root() -> PathBuf {
 pub fn folder_of(package: &str) -> String {
     match package {
         "lab" => "lab/cli".to_owned(),
+        "lab-python" => "lab/python".to_owned(),
         "sim" | "emulate" => format!("lab/{package}"),
         _ => format!("crates/{package}"),
     }
