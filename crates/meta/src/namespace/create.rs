@@ -16,6 +16,9 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// Limit of inodes that are made in vain for a new one. A guess: removals are under way on a few threads.
+const SKIPPED_MAX: usize = 4;
+
 /// A new inode, with its attributes for the kernel.
 pub type Made = (Arc<Node>, Stat);
 
@@ -78,7 +81,7 @@ impl Namespace {
         loop {
             let (stat, made) = make()?;
             let known = self.nodes.get(self.id_of(stat.st_ino)).filter(|_| self.is_local);
-            if known.is_none_or(|node| !self.is_removed(&node)) || held.len() == TRIES {
+            if known.is_none_or(|node| !self.is_removed(&node)) || held.len() == SKIPPED_MAX {
                 return Ok((stat, made));
             }
             let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
