@@ -1,7 +1,7 @@
-//! Messages between the nodes of a volume: one type, one encoding, one way to send them.
+//! Messages between the nodes of a volume, as JSON. Each may get lost.
 //!
-//! A message travels as JSON through the state store and may get lost; [`Call`](Message::Call) repeats what must
-//! arrive. `nodes::dispatch` receives all of them.
+//! A [`Message`] wakes one node or all, through the state store; `nodes::dispatch` receives it. A [`Packet`] is part
+//! of a call and takes a connection between the two nodes (`nodes::links`); `calls` repeats what must arrive.
 
 use crate::Result;
 use crate::state::State;
@@ -44,18 +44,14 @@ pub enum Message {
     Space(Vec<(u16, u64, u64)>),
     /// Reports that an operator changed the limits of quotas.
     Limits,
-    /// Part of a call.
-    Call(Packet),
 }
 
-/// Part of a call, see `calls`. A call is named by its caller and a number.
+/// Part of a call, see `calls`. A call is named by its caller and the number that the caller gave to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Packet {
     /// Requests a service, which answers.
     Ask {
-        /// Name of the caller's own messages.
-        by: String,
-        /// Number that the caller gave to the call.
+        /// Number of the call.
         number: u64,
         /// User of the call, as the calling node saw it on its socket.
         uid: u32,
@@ -73,19 +69,8 @@ pub enum Packet {
         /// Arguments of the service.
         args: Value,
     },
-    /// Requests a page of the answer.
-    Next {
-        /// Name of the caller's own messages.
-        by: String,
-        /// Number of the call.
-        number: u64,
-        /// Index of the page.
-        page: u32,
-    },
     /// Requests the end of the service; an answer is no longer needed.
     Stop {
-        /// Name of the caller's own messages.
-        by: String,
         /// Number of the call.
         number: u64,
     },
@@ -97,15 +82,11 @@ pub enum Packet {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         progress: Option<Value>,
     },
-    /// A page of the answer.
+    /// Ends the call.
     Answer {
         /// Number of the call.
         number: u64,
-        /// Index of the page.
-        page: u32,
-        /// Whether the answer ends with this page.
-        is_last: bool,
-        /// Part of the answer as JSON.
+        /// The answer as JSON.
         text: String,
     },
 }
@@ -158,8 +139,14 @@ pub trait Talk: Send + Sync {
     fn is_over(&self, node: Node) -> bool;
     /// Returns all live nodes, including this one. May wait some seconds for the list.
     fn members(&self) -> Vec<Member>;
-    /// Sends to the node of that name, or to all. The message may get lost.
+    /// Wakes the node of that name, or all nodes. The message may get lost.
     fn send(&self, to: Option<&str>, message: &Message);
+    /// Sends a part of a call to the node of that name. It may get lost.
+    fn call(&self, to: &str, packet: Packet);
+    /// Reason why no connection to the node of that name can be made; `None` if one was made, or none was tried.
+    fn unreachable(&self, _to: &str) -> Option<String> {
+        None
+    }
 }
 
 #[cfg(test)]

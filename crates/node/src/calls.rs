@@ -1,13 +1,12 @@
-//! Requests between nodes: sent until the answer is here, served once, answered in pages.
+//! Requests between nodes: sent until the answer is here, served once.
 //!
 //! ```text
 //!   caller                              server
 //!   Ask, Ask, ...       --------------> a thread, or a queue
 //!                   <------ Serves ---- is it being served, or how far
-//!                   <------ Answer ---- first page; kept for a while: it may get lost
-//!   Next                --------------> next page
+//!                   <------ Answer ---- kept for a while: it may get lost
 //! ```
-//! Each side gives up after a span without a message from the other. One thread repeats all requests of this node.
+//! Messages take the connection between the two nodes (`nodes::links`) and get lost if it breaks. Each side gives up after a span without a message from the other. One thread repeats all requests of this node.
 
 mod made;
 mod served;
@@ -17,7 +16,7 @@ pub use served::Reply;
 use crate::control::answers::write;
 use crate::control::{Caller, Problem, Responder, exit};
 use made::{Event, Made};
-use meta::messages::{Member, Message, Packet, Talk};
+use meta::messages::{Member, Packet, Talk};
 use object::admission::Admission;
 use object::workers::{Periodic, Pool};
 use parking_lot::{Mutex, RwLock};
@@ -32,7 +31,7 @@ use std::time::Duration;
 
 /// Timeout: without a message for this span, the call counts as not served, or its answer as not awaited.
 pub const SILENT: Duration = Duration::from_secs(15);
-/// Interval of retries of an unanswered message. A guess: messages are seldom lost.
+/// Interval of retries of an unanswered message. A guess: connections seldom break.
 const AGAIN: Duration = Duration::from_millis(1000);
 /// Timeout of a call that was requested to stop.
 const STOPPED_MAX: Duration = Duration::from_secs(5);
@@ -43,8 +42,6 @@ const SERVED_MAX: u64 = 128;
 const SERVED_RESERVED: u64 = 32;
 /// Maximum of queued lines of progress of one call; later ones are dropped.
 const PROGRESS_MAX: usize = 64;
-/// Bytes of a page. Far below the output buffer of a Redis subscriber (8 MB for a minute).
-const PAGE_MAX: usize = 256 << 10;
 
 /// Result of a call; without a type, in its serialized form.
 pub type Answer<T = Value> = Result<T, Problem>;
@@ -102,7 +99,7 @@ pub struct Calls {
     made: Mutex<HashMap<u64, Made>>,
     /// Repeats them, while there are any.
     repeater: Periodic,
-    /// Threads that repeat calls, and those that serve them.
+    /// Threads that serve calls, one that repeats those of this node, and one that carries the links.
     threads: Pool,
     served: Mutex<HashMap<CallId, Served>>,
     /// Number of served calls at which old ones are dropped.
@@ -119,7 +116,7 @@ impl Calls {
 
     /// Returns the same with another interval of retries.
     pub(crate) fn repeating(talk: Arc<dyn Talk>, again: Duration) -> Arc<Calls> {
-        let threads = Pool::new("calls", SERVED_MAX as usize);
+        let threads = Pool::new("calls", SERVED_MAX as usize + 2);
         Arc::new_cyclic(|me: &Weak<Calls>| Calls {
             talk,
             again,
@@ -176,6 +173,11 @@ impl Calls {
         self.servers.write().insert(name, Server::Queue(Arc::new(queue)));
     }
 
+    /// Threads for calls.
+    pub(crate) fn threads(&self) -> &Pool {
+        &self.threads
+    }
+
     /// The nodes of the volume.
     pub(crate) fn talk(&self) -> &dyn Talk {
         &*self.talk
@@ -205,14 +207,14 @@ impl Calls {
     }
 
     fn send(&self, to: &str, packet: Packet) {
-        self.talk.send(Some(to), &Message::Call(packet));
+        self.talk.call(to, packet);
     }
 
-    /// Handles a message of another node.
-    pub(crate) fn handle(&self, packet: Packet) {
+    /// Handles a message of the node of that name.
+    pub(crate) fn handle(&self, by: &str, packet: Packet) {
         match packet {
-            Packet::Ask { by, number, uid, gid, name, args } => {
-                self.asked((by, number), &Caller { uid, gid }, &name, args);
+            Packet::Ask { number, uid, gid, name, args } => {
+                self.asked((by.to_owned(), number), &Caller { uid, gid }, &name, args);
             }
             Packet::Notice { name, args } => {
                 let server = self.servers.read().get(&*name).cloned();
@@ -220,29 +222,33 @@ impl Calls {
                     queue(args, Reply(None));
                 }
             }
-            Packet::Stop { by, number } => {
-                let key = (by, number);
+            Packet::Stop { number } => {
+                let key = (by.to_owned(), number);
                 if let Some(served) = self.served.lock().get(&key) {
                     served.stop.set();
                 }
-                self.answer_again(&key, 0);
+                self.answer_again(&key);
             }
-            Packet::Next { by, number, page } => self.answer_again(&(by, number), page),
             Packet::Serves { number, progress } => {
                 let event = self.heard(number, |made| Some(made.event.clone()));
                 if let (Some(event), Some(value)) = (event, progress) {
                     event(Event::Progress(value));
                 }
             }
-            Packet::Answer { number, page, is_last, text } => self.answered(number, page, is_last, &text),
+            Packet::Answer { number, text } => self.answered(number, &text),
         }
     }
-}
 
-fn no_answer() -> Problem {
-    Problem::new(exit::NO_DAEMON, "the other node does not answer")
-        .so("the change may have been made all the same")
-        .try_this("`entrepot node list` shows which nodes are there; try again")
+    fn no_answer(&self, to: &To) -> Problem {
+        let why = to.address(self.leader()).and_then(|to| self.talk.unreachable(&to));
+        match why {
+            Some(why) => Problem::new(exit::NO_DAEMON, format!("the other node cannot be reached: {why}"))
+                .try_this("look at the network between the nodes; a firewall needs the port of `nodes_listen`"),
+            None => Problem::new(exit::NO_DAEMON, "the other node does not answer")
+                .so("the change may have been made all the same")
+                .try_this("`entrepot node list` shows which nodes are there; try again"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@
 //!                                                  │ held until, who is over, who leads
 //!   an operation, before it is acknowledged ──> Nodes
 //!   a file that another node holds  ── recall ──> the store of the state ──> that node: `holds`
+//!   a call to another node  ── links ──> that node
 //! ```
 //! The lease is a file of the shared file system. The state store has the table of holders, and lets one node wake
-//! another.
+//! another. Calls take connections between the nodes.
 
 mod dead;
 mod dispatch;
@@ -15,7 +16,9 @@ mod draining;
 mod here;
 mod holds;
 mod keeper;
+mod keys;
 mod leases;
+mod links;
 mod locks;
 mod past;
 mod space;
@@ -30,7 +33,9 @@ use engine::events::{Event, Events, Kind};
 use engine::file::Cluster;
 use engine::volume::Volume;
 use keeper::Keeper;
+use keys::Keys;
 use leases::Leases;
+use links::{Links, Socket};
 use meta::messages::Message;
 use meta::state::State;
 use object::workers::Workers;
@@ -91,6 +96,9 @@ pub struct Nodes {
     readers: dispatch::Readers,
     reach: locks::Reach,
     holding: holds::Holding,
+    links: Arc<Links>,
+    /// The links' socket, until they start.
+    socket: Mutex<Option<Socket>>,
     workers: Workers,
 }
 
@@ -113,7 +121,9 @@ impl Nodes {
     /// Joins the nodes of a volume.
     pub fn join(volume: &Arc<Volume>, mount_point: &std::path::Path, events: Arc<Events>) -> Result<Arc<Nodes>> {
         let leases = Leases::open(&volume.config().namespace)?;
-        let info = Info::of_this(mount_point, volume.node_name()?, volume.epoch());
+        let keys = Keys::new()?;
+        let (socket, contact) = links::listen(&keys, volume.config().nodes_listen)?;
+        let info = Info::of_this(mount_point, volume.node_name()?, volume.epoch(), contact);
         let asked = now();
         let (node, config) = leases.claim(&info)?;
         let membership = Membership::new(config, now(), node, asked);
@@ -141,6 +151,8 @@ impl Nodes {
             readers: dispatch::Readers::default(),
             reach: locks::Reach::default(),
             holding: holds::Holding::default(),
+            links: Links::new(keys),
+            socket: Mutex::new(Some(socket)),
             workers: Workers::of("nodes"),
         });
         nodes.show_lock();
@@ -251,6 +263,7 @@ impl Nodes {
         if let Err(error) = self.say_left().and_then(|()| self.see_off(self.me_now())) {
             tracing::debug!("another node will search for objects of this node, which left none: {error}");
         }
+        self.links.stop();
         self.workers.stop();
         self.reach.file.lock().take();
     }

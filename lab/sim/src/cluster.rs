@@ -5,16 +5,15 @@
 //!   node 1 .. node n ── renew, list, expel, fold ────> namespace: servers, each with one queue
 //!      │      │  └───── steps of a file: records, sizes ─^
 //!      │      ├── admissions, claims, recalls, sessions ─> store: one queue
-//!      │      ├── batches of events ──────────────────────^ ───> leader: one queue
-//!      │      └── orders read, space sent ────────────────^
+//!      │      ├── orders read, space sent ────────────────^
+//!      │      └── batches of events ──────────────────────> leader: one queue
 //!      └── fail, come back under another number
 //! ```
 //! Leases follow `policy::cluster::lease`. Each node runs `policy::holders::node`, and the store serves
 //! `policy::holders::table`. A call takes a round trip and its turn at a server; its effect occurs at its answer.
 //!
 //! Not modelled: bytes, calls that only the shared file system serves, the targets themselves, restarts of the store,
-//! and the leader's reaction to events. The time that nodes take to start is only computed. The live volume sends no batches yet; they
-//! are modelled as two calls of the store each.
+//! and the leader's reaction to events. The time that nodes take to start is only computed.
 
 mod demand;
 mod directory;

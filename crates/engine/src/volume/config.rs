@@ -6,6 +6,7 @@ use super::sections::{
     Recovery, Replication, Scrub, Stage, StateStore, Stripes, Tiering,
 };
 use policy::layout::Placement;
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,8 @@ pub struct Config {
     pub(super) state_place: (usize, usize),
     /// Store of the state.
     pub state_store: StateStore,
+    /// Address and port at which other nodes connect; `None`: all addresses, any port.
+    pub nodes_listen: Option<SocketAddr>,
     /// Tier names, fastest first: a tier's number is its index.
     pub tiers: Vec<String>,
     /// The targets, as they stand in the file.

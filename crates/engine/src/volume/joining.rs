@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Newest format of leases and messages of nodes that this program can read.
-pub const NODE_FORMAT: u32 = 5;
+pub const NODE_FORMAT: u32 = 6;
 /// A live node renews its lease within this time. A guess: a lease takes five seconds, of many nodes fifteen.
 const RENEWED_WITHIN: Duration = Duration::from_secs(6);
 /// Upper bound of the bytes read of a lease.

@@ -10,6 +10,7 @@ use super::section::{Given, integer};
 use policy::glob::Glob;
 use policy::units;
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -124,6 +125,11 @@ pub fn choice<T: Copy>(choices: &[(&str, T)]) -> impl Fn(&Given<'_>) -> Read<T> 
 pub fn text(given: &Given<'_>) -> Read<String> {
     let text = given.value.as_str().filter(|text| !text.is_empty());
     text.map(str::to_owned).ok_or_else(|| "Give a text in quotes, not empty".to_owned())
+}
+
+/// Address and port.
+pub fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "Give an address and a port, such as \"127.0.0.1:9469\" or \"[::1]:9469\"")
 }
 
 /// Reads a text with `parse`; its error describes the valid values.

@@ -60,6 +60,7 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         state_is_derived: state.is_derived,
         state_place: state.directory.place,
         state_store: state.store,
+        nodes_listen: top.nodes_listen,
         targets,
         mount: table(root, "mount", Mount::read),
         cache: table(root, "cache", Cache::checked),

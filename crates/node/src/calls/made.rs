@@ -1,6 +1,6 @@
 //! Calls that this node makes.
 
-use super::{Answer, Calls, PROGRESS_MAX, STOPPED_MAX, Server, To, no_answer, not_valid, parsed};
+use super::{Answer, Calls, PROGRESS_MAX, STOPPED_MAX, Server, To, not_valid, parsed};
 use crate::control::answers::write;
 use crate::control::{Caller, Responder};
 use meta::messages::Packet;
@@ -29,28 +29,22 @@ pub(super) struct Made {
     /// Last destination, and the time of the last message there.
     sent: Option<(String, Instant)>,
     stopped: Option<Instant>,
-    /// Number of received pages.
-    pages: u32,
-    text: String,
     pub event: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
 impl Made {
     /// Next message of the call; `None` if none is due now.
-    fn next(&mut self, to: &str, own: &str, number: u64, again: Duration) -> Option<Packet> {
-        let by = own.to_owned();
+    fn next(&mut self, to: &str, number: u64, again: Duration) -> Option<Packet> {
         let is_same = self.sent.as_ref().is_some_and(|(sent_to, _)| sent_to == to);
         if is_same && self.sent.as_ref().is_some_and(|(_, at)| at.elapsed() < again) {
             return None;
         }
         if !is_same && self.sent.is_some() {
-            (self.heard, self.pages) = (Instant::now(), 0);
-            self.text.clear();
+            self.heard = Instant::now();
         }
         self.sent = Some((to.to_owned(), Instant::now()));
         Some(match self.stopped {
-            _ if self.pages > 0 => Packet::Next { by, number, page: self.pages },
-            Some(_) => Packet::Stop { by, number },
+            Some(_) => Packet::Stop { number },
             None => self.ask.clone(),
         })
     }
@@ -102,7 +96,7 @@ impl Calls {
                 Ok(value) => out.progress(&value),
                 Err(RecvTimeoutError::Timeout) => true,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return parsed(answer.lock().take().unwrap_or_else(|| Err(no_answer())));
+                    return parsed(answer.lock().take().unwrap_or_else(|| Err(self.no_answer(to))));
                 }
             };
             if !listens || out.stop().is_set() {
@@ -144,7 +138,7 @@ impl Calls {
             let given_up: Vec<(String, u64)> = left.extract_if(|node, _| !is_awaited(node)).collect();
             for (node, number) in given_up {
                 self.forget(number);
-                answers.push((node, Err(no_answer())));
+                answers.push((node.clone(), Err(self.no_answer(&To::Node(node)))));
             }
         }
         answers
@@ -182,16 +176,14 @@ impl Calls {
         event: impl Fn(Event) + Send + Sync + 'static,
     ) -> u64 {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let (by, name, uid, gid) = (self.own().to_owned(), name.to_owned(), caller.uid, caller.gid);
+        let (name, uid, gid) = (name.to_owned(), caller.uid, caller.gid);
         let made = Made {
             to: to.clone(),
-            ask: Packet::Ask { by, number, uid, gid, name, args },
+            ask: Packet::Ask { number, uid, gid, name, args },
             silent,
             heard: Instant::now(),
             sent: None,
             stopped: None,
-            pages: 0,
-            text: String::new(),
             event: Arc::new(event),
         };
         self.made.lock().insert(number, made);
@@ -216,9 +208,9 @@ impl Calls {
         if made.is_given_up() {
             let made = all.remove(&number);
             drop(all);
-            return made.into_iter().for_each(|made| (made.event)(Event::Answer(Err(no_answer()))));
+            return made.into_iter().for_each(|made| (made.event)(Event::Answer(Err(self.no_answer(&made.to)))));
         }
-        let packet = made.to.address(leader).and_then(|to| Some((made.next(&to, self.own(), number, self.again)?, to)));
+        let packet = made.to.address(leader).and_then(|to| Some((made.next(&to, number, self.again)?, to)));
         drop(all);
         packet.into_iter().for_each(|(packet, to)| self.send(&to, packet));
     }
@@ -238,25 +230,11 @@ impl Calls {
         note(made)
     }
 
-    /// Handles a page of an answer, possibly a repeated one.
-    pub(super) fn answered(&self, number: u64, page: u32, is_last: bool, text: &str) {
-        let whole = self.heard(number, |made| {
-            if page != made.pages {
-                return None;
-            }
-            made.pages += 1;
-            made.text.push_str(text);
-            // The next page is due at once.
-            made.sent.iter_mut().for_each(|(_, at)| *at = at.checked_sub(self.again).unwrap_or(*at));
-            is_last.then(|| std::mem::take(&mut made.text))
-        });
-        let Some(text) = whole else {
-            // The next page comes from the same node, even if another leads by now.
-            let from = self.made.lock().get(&number).and_then(|made| Some(made.sent.as_ref()?.0.clone()));
-            return self.repeat(number, from);
-        };
-        let answer = serde_json::from_str(&text).unwrap_or_else(|error| Err(not_valid(&error)));
+    /// Handles an answer, possibly a repeated one.
+    pub(super) fn answered(&self, number: u64, text: &str) {
         let made = self.made.lock().remove(&number);
-        made.into_iter().for_each(|made| (made.event)(Event::Answer(answer.clone())));
+        let Some(made) = made else { return };
+        let answer = serde_json::from_str(text).unwrap_or_else(|error| Err(not_valid(&error)));
+        (made.event)(Event::Answer(answer));
     }
 }

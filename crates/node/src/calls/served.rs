@@ -1,6 +1,6 @@
 //! Calls that this node serves.
 
-use super::{ANSWERED, Answer, CallId, Calls, PAGE_MAX, SILENT, Server};
+use super::{ANSWERED, Answer, CallId, Calls, SILENT, Server};
 use crate::control::{Caller, Problem, Responder, exit};
 use meta::messages::Packet;
 use object::stop::Stop;
@@ -31,7 +31,7 @@ impl Reply {
             if let Some(served) = calls.served.lock().get_mut(&key) {
                 served.answer = Some(text.clone());
             }
-            calls.send_page(&key, &text, 0);
+            calls.send_answer(&key, &text);
         }
     }
 }
@@ -47,31 +47,28 @@ impl Drop for Reply {
 }
 
 impl Calls {
-    /// Sends a page of the answer again, or confirms that the call is being served.
-    pub(super) fn answer_again(&self, key: &CallId, page: u32) {
+    /// Sends the answer again, or confirms that the call is being served.
+    pub(super) fn answer_again(&self, key: &CallId) {
         let answer = self.served.lock().get_mut(key).map(|served| {
             served.asked = Instant::now();
             served.answer.clone()
         });
         match answer {
-            Some(Some(text)) => self.send_page(key, &text, page),
+            Some(Some(text)) => self.send_answer(key, &text),
             Some(None) => self.send(&key.0, Packet::Serves { number: key.1, progress: None }),
             None => {}
         }
     }
 
-    fn send_page(&self, (to, number): &CallId, text: &str, page: u32) {
-        let cut = |page: usize| text.floor_char_boundary(PAGE_MAX.saturating_mul(page));
-        let (from, end) = (cut(page as usize), cut(page as usize + 1));
-        let (is_last, text) = (end == text.len(), text[from..end].to_owned());
-        self.send(to, Packet::Answer { number: *number, page, is_last, text });
+    fn send_answer(&self, (to, number): &CallId, text: &str) {
+        self.send(to, Packet::Answer { number: *number, text: text.to_owned() });
     }
 
     /// Handles a request of another node, possibly a retry.
     pub(super) fn asked(&self, key: CallId, caller: &Caller, name: &str, args: Value) {
         let refuse = |problem: Problem| Reply(Some((self.me.clone(), key.clone()))).send(&Answer::<()>::Err(problem));
         if self.served.lock().contains_key(&key) {
-            return self.answer_again(&key, 0);
+            return self.answer_again(&key);
         }
         let Some(server) = self.servers.read().get(name).cloned() else {
             let other = Problem::failed("the other node runs another version, or is still starting");

@@ -22,7 +22,6 @@ use engine::recovery::{Checker, Repair};
 use engine::source::Opener;
 use engine::stage::Stager;
 use engine::volume::{Config, FileServers, Names, Problem, Problems, Volume};
-use meta::messages::Message;
 use meta::namespace::Namespace;
 use meta::places::Places;
 use meta::state::State;
@@ -77,7 +76,7 @@ pub(super) fn assemble(
         starts: Arc::default(),
         behalf: None,
     };
-    let calls = nodes.as_ref().map(calls);
+    let calls = nodes.as_ref().map(calls).transpose().map_err(|e| problem(&e))?;
     let together = calls.as_ref().map(|calls| checking::together(&checker, calls));
     share(&adapt, calls.as_ref()).map_err(|e| problem(&e))?;
     drop(pool.advisers.set(adapt.advisers()));
@@ -188,15 +187,15 @@ fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result
 }
 
 /// Sends requests to other nodes, and serves theirs.
-fn calls(nodes: &Arc<Nodes>) -> Arc<Calls> {
+fn calls(nodes: &Arc<Nodes>) -> crate::Result<Arc<Calls>> {
     let calls = Calls::new(nodes.clone());
-    let reader = Arc::downgrade(&calls);
-    nodes.read(move |message| {
-        if let (Message::Call(packet), Some(calls)) = (message, reader.upgrade()) {
-            calls.handle(packet.clone());
+    let receiver = Arc::downgrade(&calls);
+    nodes.connect(calls.threads(), move |from, packet| {
+        if let Some(calls) = receiver.upgrade() {
+            calls.handle(from, packet);
         }
-    });
-    calls
+    })?;
+    Ok(calls)
 }
 
 /// Shares what adapts the volume with all nodes.

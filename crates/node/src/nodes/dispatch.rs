@@ -1,16 +1,18 @@
 //! Receives all messages of other nodes, and sends those of this one.
 
-use super::Nodes;
+use super::links::{Contact, Peers};
+use super::{Info, Nodes};
 use crate::Result;
 use engine::file::Cluster;
 use engine::volume::{Followed, Volume};
-use meta::messages::{Member, Message, Talk};
+use meta::messages::{Member, Message, Packet, Talk};
 use meta::state::Told;
+use object::workers::Pool;
 use parking_lot::RwLock;
 use policy::TargetId;
 use policy::cluster::Node;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Pause after a failure to listen.
@@ -103,6 +105,47 @@ impl Nodes {
     }
 }
 
+/// The nodes that this one knows by their leases, for its links.
+struct Known<R>(Weak<Nodes>, R);
+
+impl<R> Known<R> {
+    /// The node of which this holds. If its lease was not read yet, a scan begins.
+    fn find(&self, holds: impl Fn(&Info) -> bool) -> Option<Info> {
+        let nodes = self.0.upgrade()?;
+        let found = nodes.leases.find(holds);
+        if found.is_none() {
+            nodes.asks.store(true, Ordering::Release);
+        }
+        found
+    }
+}
+
+impl<R: Fn(&str, Packet) + Send + Sync> Peers for Known<R> {
+    fn contact(&self, name: &str) -> Option<Contact> {
+        self.find(|info| info.own == name).map(|info| info.contact)
+    }
+
+    fn name_of(&self, key: &str) -> Option<String> {
+        self.find(|info| info.contact.key == key).map(|info| info.own)
+    }
+
+    fn receive(&self, from: &str, packet: Packet) {
+        (self.1)(from, packet);
+    }
+}
+
+impl Nodes {
+    /// Connects to other nodes from now on, on one of `threads`. Their packets go to `receive`, which must not block.
+    pub(crate) fn connect(
+        self: &Arc<Nodes>,
+        threads: &Pool,
+        receive: impl Fn(&str, Packet) + Send + Sync + 'static,
+    ) -> Result<()> {
+        let Some(socket) = self.socket.lock().take() else { return Ok(()) };
+        self.links.start(socket, Arc::new(Known(Arc::downgrade(self), receive)), threads)
+    }
+}
+
 impl Talk for Nodes {
     fn me(&self) -> Node {
         self.me_now()
@@ -137,5 +180,13 @@ impl Talk for Nodes {
         if let Err(error) = message.send(&*self.state, to) {
             tracing::debug!("other nodes do not get a message: {error}");
         }
+    }
+
+    fn call(&self, to: &str, packet: Packet) {
+        self.links.send(to, &packet);
+    }
+
+    fn unreachable(&self, to: &str) -> Option<String> {
+        self.links.unreachable(to)
     }
 }

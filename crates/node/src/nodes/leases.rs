@@ -10,6 +10,7 @@
 //!   nodes/past.ID  many nodes that are over, whose two names lie in nodes/past: `past`
 //! ```
 
+use super::links::Contact;
 use super::past::Folded;
 use crate::{Error, Result};
 use engine::volume::{NODE_FORMAT, nodes_directory};
@@ -54,11 +55,13 @@ pub struct Info {
     pub drains: bool,
     /// Random name in its state directory. The lock of that directory makes it unique among live nodes.
     pub own: String,
+    /// How other nodes connect to it.
+    pub contact: Contact,
 }
 
 impl Info {
     /// Describes this process.
-    pub fn of_this(mount_point: &Path, own: String, epoch: u32) -> Info {
+    pub fn of_this(mount_point: &Path, own: String, epoch: u32, contact: Contact) -> Info {
         Info {
             format: NODE_FORMAT,
             host: object::host::name(),
@@ -69,6 +72,7 @@ impl Info {
             lease_ms: Config::default().lease.0 / 1_000_000,
             drains: false,
             own,
+            contact,
         }
     }
 }
@@ -247,6 +251,11 @@ impl Leases {
     pub fn info_of_over(&self, node: Node) -> Option<Info> {
         let name = format!("{}.{OVER}", node.0);
         self.text_of(&name).or_else(|| self.text_of(&format!("{PAST}/{name}")))
+    }
+
+    /// Text of the live node of which this holds, from the cache. The last number of a node counts.
+    pub fn find(&self, holds: impl Fn(&Info) -> bool) -> Option<Info> {
+        self.known.lock().values().rev().find(|info| holds(info)).cloned()
     }
 
     /// Text of a live node, from the cache.

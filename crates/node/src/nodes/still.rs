@@ -101,7 +101,7 @@ mod tests {
     /// A node with a lease that soon expires.
     fn born(dir: &Path) -> (Leases, Node) {
         let leases = Leases::open(dir).unwrap();
-        let info = Info { lease_ms: 300, ..Info::of_this(Path::new("/mnt"), "own".into(), 7) };
+        let info = Info { lease_ms: 300, ..Info::of_this(Path::new("/mnt"), "own".into(), 7, Default::default()) };
         std::fs::write(dir.join("nodes/1.0"), serde_json::to_vec(&info).unwrap()).unwrap();
         assert!(leases.take(Node(1), "new.x").unwrap());
         (leases, Node(1))

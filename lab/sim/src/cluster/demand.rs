@@ -9,8 +9,6 @@ use policy::{TargetId, Time};
 
 /// Upper limit of the search for a maximum.
 const NODES_MAX: u64 = 1 << 24;
-/// Calls of the store for a batch: one by its sender, one by the leader.
-pub(super) const CALLS_OF_BATCH: u32 = 2;
 /// Calls of a move of a file that no node holds: stub, search, view, record, pointer, old record.
 const CALLS_OF_MOVE: u32 = CALLS_OF_STUB + CALLS_OF_SEARCH + CALLS_OF_VIEW + 3;
 /// Requests of such a move: admission, claim, its end, release.
@@ -100,14 +98,13 @@ impl Demand<'_> {
         nodes as f64 * (lookers * costs.delivery.as_secs_f64() + bytes) / idle::EVERY.as_secs_f64()
     }
 
-    /// Load on the store: batches, sessions, reports, and an admission and a release for each hold.
+    /// Load on the store: sessions, reports, and an admission and a release for each hold.
     pub fn store(&self, nodes: u64) -> f64 {
         let (load, costs, (_, own, common)) = (self.load(), self.costs(), self.opens());
-        let batches = load.batches * f64::from(CALLS_OF_BATCH) * costs.store.as_secs_f64();
         let request = |holders: f64| costs.request.as_secs_f64() + holders * costs.holder.as_secs_f64();
         let sessions = costs.request.as_secs_f64() / Config::default().renew_every.as_secs_f64();
         let holds = 2.0 * (own * request(0.5) + common * request(self.holders(nodes)));
-        nodes as f64 * (batches + sessions + holds) + load.moves * REQUESTS_OF_MOVE * request(0.0) + self.reports(nodes)
+        nodes as f64 * (sessions + holds) + load.moves * REQUESTS_OF_MOVE * request(0.0) + self.reports(nodes)
     }
 
     /// Load on the leader.

@@ -3,7 +3,7 @@
 mod counts;
 mod daemons;
 
-use super::demand::{CALLS_OF_BATCH, Demand};
+use super::demand::Demand;
 use super::directory::{Directory, Name};
 use super::files::{Files, Part, TaskId};
 use super::holds::{self, Holds};
@@ -288,10 +288,8 @@ impl World {
 
     fn sends(&mut self) {
         let (costs, events) = (&self.setup.costs, self.setup.load.events);
-        let at = (0..CALLS_OF_BATCH).map(|_| self.store.take(self.queue.now(), costs.store)).max();
-        let cost = Time(costs.event.0 * u64::from(events));
         // Once delivered, a batch waits for its turn; the order of batches does not matter.
-        self.leader.take(at.unwrap_or_default(), cost);
+        self.leader.take(self.queue.now() + costs.round_trip, Time(costs.event.0 * u64::from(events)));
         self.counts.events += u64::from(events);
     }
 

@@ -1,6 +1,6 @@
 //! `[endpoint]`: metrics, health and dashboard of the daemon over the network.
 
-use super::super::keys::{optional, parsed, path, section};
+use super::super::keys::{address, optional, parsed, path, section};
 use super::super::section::Section;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,10 +19,6 @@ section! {
         /// The key of the certificate (PEM); others must not be able to read it.
         certificate_key: Option<PathBuf> = optional(path), "/etc/entrepot/endpoint.key" else None;
     }
-}
-
-fn address(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| "Give an address and a port, such as \"127.0.0.1:9469\" or \"[::1]:9469\"")
 }
 
 impl Endpoint {

@@ -1,7 +1,8 @@
 //! Keys above all sections.
 
-use super::super::keys::{Directory, directory, optional, parsed, path, section, text};
+use super::super::keys::{Directory, address, directory, optional, parsed, path, section, text};
 use super::state::{Place, StateStore, place, state_store};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 section! {
@@ -27,5 +28,8 @@ section! {
         /// Second way to name a server: `state` is then the directory that `state_dir` is otherwise. "embedded" is a
         /// file in it.
         state_store: StateStore = parsed(state_store), "embedded";
+        /// Address and port at which other nodes connect to this one, if a firewall needs to know it. The address
+        /// 0.0.0.0 stands for all of the host. Default: all addresses, any port.
+        nodes_listen: Option<SocketAddr> = optional(parsed(address)), "0.0.0.0:7405" else None;
     }
 }

@@ -6,7 +6,7 @@ use engine::recovery::{CheckOptions, FindingKind, Outcome, Report};
 use engine::source::memory::data;
 use engine::stage::Stop;
 use engine::stage::world::QUIET;
-use meta::messages::{Member, Message};
+use meta::messages::{Member, Message, Packet};
 use parking_lot::Mutex;
 use policy::cluster::Node;
 use policy::{FileId, ObjectId};
@@ -58,16 +58,17 @@ impl Talk for Seat {
         there.into_iter().filter(|node| !self.is_over(*node)).map(member).collect()
     }
 
-    fn send(&self, own: Option<&str>, message: &Message) {
-        let node = own.expect("one node").trim_start_matches("own").parse().expect("a number");
+    fn send(&self, _: Option<&str>, _: &Message) {}
+
+    fn call(&self, own: &str, packet: Packet) {
+        let node = own.trim_start_matches("own").parse().expect("a number");
         let mut letters = self.post.letters.lock();
         *letters += 1;
         let is_lost = self.post.loses > 0 && letters.is_multiple_of(self.post.loses);
         drop(letters);
         let to = self.post.nodes.lock().get(&node).cloned();
         if let Some(to) = to.filter(|_| !is_lost && !self.post.frozen.lock().contains(&node)) {
-            let Message::Call(packet) = message else { return };
-            to.handle(packet.clone());
+            to.handle(&self.own, packet);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::nodes::leases::Info;
 use std::path::{Path, PathBuf};
 
 fn info(own: &str) -> Info {
-    Info::of_this(Path::new("/mnt"), own.into(), 1)
+    Info::of_this(Path::new("/mnt"), own.into(), 1, Default::default())
 }
 
 fn names(leases: &Leases) -> usize {
