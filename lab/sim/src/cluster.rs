@@ -162,9 +162,6 @@ pub struct Setup {
     /// Without the measures for many nodes: leases do not grow, and names of nodes that are over stay. Each node
     /// checks all idle targets, and reads all targets' states after an order.
     pub plain: bool,
-    /// Only the lowest nodes list the leases often. In the live volume each node does that for a while after an answer
-    /// of the table that names a node without a session, or one with a claim.
-    pub watchers_alone: bool,
     /// Configuration of the leases.
     pub lease: lease::Config,
     /// Costs of the calls.
@@ -188,7 +185,6 @@ impl Default for Setup {
             targets: 100_000,
             past: 0,
             plain: false,
-            watchers_alone: false,
             lease: lease::Config::default(),
             costs: Costs::default(),
             load: Load::default(),

@@ -39,10 +39,6 @@ pub struct Cluster {
     /// Number of the lowest nodes that look at the leases of the others every second; the live volume has 4.
     #[arg(long, default_value_t = policy::cluster::lease::Config::default().watchers, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
-    /// Let only these nodes list often: in the live volume each node does that for a while once the table of holders names
-    /// a node without a session, or one with a claim.
-    #[arg(long)]
-    watchers_alone: bool,
     /// Time between failures of nodes.
     #[arg(long, default_value = "20s", value_name = "TIME", value_parser = span)]
     fail_every: Time,
@@ -89,7 +85,6 @@ impl Cluster {
             targets: self.targets,
             past: self.past,
             plain: self.plain,
-            watchers_alone: self.watchers_alone,
             lease: policy::cluster::lease::Config { watchers: self.watchers, ..usual.lease },
             costs: Costs { servers: self.servers, name, ..usual.costs },
             load: Load { shared: f64::from(self.shared) / 100.0, fail_every: Some(self.fail_every), ..usual.load },

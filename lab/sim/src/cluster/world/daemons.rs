@@ -114,14 +114,9 @@ impl World {
         }
     }
 
-    /// Returns whether a node is over, by a host's state; if not, the host lists the leases often for a while.
-    pub fn over(&mut self, host: HostId, node: Node) -> bool {
-        let Some(machine) = &self.hosts[host].machine else { return false };
-        let (me, is_over) = (machine.node(), machine.is_over(node));
-        if !is_over && me != node && !self.setup.watchers_alone {
-            self.hears(host, me, Event::Asked);
-        }
-        is_over
+    /// Whether a node is over, by a host's state.
+    pub fn over(&self, host: HostId, node: Node) -> bool {
+        self.hosts[host].machine.as_ref().is_some_and(|machine| machine.is_over(node))
     }
 
     pub fn standing(&self, host: HostId, node: Node) -> Standing {
