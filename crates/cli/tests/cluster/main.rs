@@ -37,6 +37,7 @@ mod rebuilt;
 mod records;
 mod removed;
 mod replaced;
+mod requests;
 mod same;
 mod saved;
 mod saves;

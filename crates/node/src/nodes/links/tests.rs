@@ -88,6 +88,7 @@ fn packets_of_any_size_arrive_in_order_from_a_known_node() {
     }
 }
 
+/// [S-430]
 #[test]
 fn a_stranger_reaches_no_node_and_is_reached_by_none() {
     let volume = Arc::new(Volume::default());
