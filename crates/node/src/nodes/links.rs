@@ -131,7 +131,7 @@ pub(super) fn listen(keys: &Keys, at: Option<SocketAddr>) -> Result<(Socket, Con
     Ok((socket, Contact { addresses, key: keys.public() }))
 }
 
-/// Addresses of this host's interfaces, those of the host itself last.
+/// Addresses of this host's interfaces; loopback only if there is no other.
 fn ips_of_this_host(only_v4: bool) -> io::Result<Vec<IpAddr>> {
     let ip = |address: nix::sys::socket::SockaddrStorage| match address.family()? {
         nix::sys::socket::AddressFamily::Inet => Some(IpAddr::from(address.as_sockaddr_in()?.ip())),
@@ -140,7 +140,8 @@ fn ips_of_this_host(only_v4: bool) -> io::Result<Vec<IpAddr>> {
     };
     let is_usable = |ip: &IpAddr| !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
     let found = getifaddrs()?.filter_map(|interface| ip(interface.address?)).filter(is_usable);
-    Ok(found.map(|ip| (ip.is_loopback(), ip)).collect::<BTreeSet<_>>().into_iter().map(|(_, ip)| ip).collect())
+    let (loopback, others): (BTreeSet<_>, BTreeSet<_>) = found.partition(IpAddr::is_loopback);
+    Ok(if others.is_empty() { loopback } else { others }.into_iter().collect())
 }
 
 impl Links {
@@ -237,7 +238,7 @@ impl Links {
         let contact = self.peers.get().and_then(|peers| peers.contact(to));
         let contact = contact.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "its lease was not read yet"))?;
         let tls = TlsConnector::from(Arc::new(self.keys.client(&contact.key).map_err(io::Error::other)?));
-        let mut failed = io::Error::other("it has no address");
+        let mut failed = Vec::new();
         for address in contact.addresses {
             let connect = async {
                 let stream = within(CONNECT_MAX, TcpStream::connect(address)).await?;
@@ -246,10 +247,10 @@ impl Links {
             };
             match connect.await {
                 Ok(stream) => return Ok(stream),
-                Err(error) => failed = io::Error::new(error.kind(), format!("{address}: {error}")),
+                Err(error) => failed.push(format!("{address}: {error}")),
             }
         }
-        Err(failed)
+        Err(io::Error::other(failed.join(", ")))
     }
 
     async fn accept(self: &Arc<Links>, socket: Socket, acceptor: TlsAcceptor) -> io::Result<()> {
