@@ -1,5 +1,6 @@
 //! Parses and checks a URI, so that no part of it can be mistaken for an option, a command or another path.
 
+use engine::source::{Result, SourceError};
 use std::fmt;
 use url::Url;
 
@@ -20,12 +21,10 @@ pub enum Scheme {
     File,
     /// `zenodo`, `doi`: a record of a repository, which is a directory of files on other servers.
     Repository,
-    /// Any other scheme, for an external command.
-    Other,
 }
 
-/// Names of the schemes that need no command of the operator.
-pub const SCHEMES: &str = "http, https, webdav, webdavs, s3, ftp, ftps, sftp, file, zenodo, doi";
+/// Names of the schemes.
+const SCHEMES: &str = "http, https, webdav, webdavs, s3, ftp, ftps, sftp, file, zenodo, doi";
 
 /// A URI in its parts, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,28 +47,11 @@ pub struct Address {
     pub query: Option<String>,
 }
 
-/// Reason why a URI is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    /// A URI that must not be stored; see `engine::source::check_uri`.
-    #[error("{0}")]
-    Uri(String),
-    /// A part that could be mistaken for an option or another path.
-    #[error("the {part} of the URI has a character that is not allowed there; write it without")]
-    Part {
-        /// Name of the part.
-        part: &'static str,
-    },
-    /// A URI without a server, or a file with one.
-    #[error("{0}")]
-    Host(&'static str),
-}
-
 impl Address {
-    /// Parses a URI.
-    pub fn parse(uri: &str) -> Result<Address, AddressError> {
-        engine::source::check_uri(uri).map_err(|e| AddressError::Uri(e.to_string()))?;
-        let url = Url::parse(uri).map_err(|e| AddressError::Uri(e.to_string()))?;
+    /// Parses a URI. A part that could be mistaken for an option or another path is refused.
+    pub fn parse(uri: &str) -> Result<Address> {
+        engine::source::check_uri(uri).map_err(|e| SourceError::Permanent(e.to_string()))?;
+        let url = Url::parse(uri).map_err(|e| SourceError::Permanent(e.to_string()))?;
         let (scheme, secure) = match url.scheme() {
             "http" => (Scheme::Http, false),
             "https" => (Scheme::Http, true),
@@ -81,22 +63,24 @@ impl Address {
             "sftp" => (Scheme::Sftp, true),
             "file" => (Scheme::File, true),
             "zenodo" | "doi" => (Scheme::Repository, true),
-            _ => (Scheme::Other, false),
+            other => {
+                let why = format!("the scheme {other} is not supported; there are {SCHEMES}");
+                return Err(SourceError::Permanent(why));
+            }
         };
-        let part = |part| AddressError::Part { part };
-        let path = decode(url.path()).ok_or(part("path"))?;
+        let path = decode(url.path()).ok_or_else(|| not_allowed("path"))?;
         if path.chars().any(char::is_control) {
-            return Err(part("path"));
+            return Err(not_allowed("path"));
         }
         // A `..` is never needed: the parser has resolved plain ones, so the rest was hidden in percent signs.
-        if scheme != Scheme::Other && path.split('/').any(|name| name == "..") {
-            return Err(part("path"));
+        if path.split('/').any(|name| name == "..") {
+            return Err(not_allowed("path"));
         }
         let host = url.host_str().unwrap_or("").to_string();
         check_host(scheme, &host)?;
         let user = match url.username() {
             "" => None,
-            name => Some(decode(name).filter(|n| is_plain(n, "._@+-")).ok_or(part("user name"))?),
+            name => Some(decode(name).filter(|n| is_plain(n, "._@+-")).ok_or_else(|| not_allowed("user name"))?),
         };
         let query = url.query().filter(|_| scheme == Scheme::Http).map(str::to_string);
         Ok(Address { uri: uri.to_string(), scheme, secure, host, port: url.port(), user, path, query })
@@ -128,14 +112,20 @@ impl fmt::Display for Address {
     }
 }
 
-fn check_host(scheme: Scheme, host: &str) -> Result<(), AddressError> {
+fn not_allowed(part: &str) -> SourceError {
+    let why = "of the URI has a character that is not allowed there; write it without";
+    SourceError::Permanent(format!("the {part} {why}"))
+}
+
+fn check_host(scheme: Scheme, host: &str) -> Result<()> {
+    let wrong = |why: &str| Err(SourceError::Permanent(why.into()));
     match scheme {
-        Scheme::Other | Scheme::Repository => Ok(()),
+        Scheme::Repository => Ok(()),
         Scheme::File if host.is_empty() || host == "localhost" => Ok(()),
-        Scheme::File => Err(AddressError::Host("a file URI names no server: write file:///PATH with three slashes")),
-        _ if host.is_empty() => Err(AddressError::Host("the URI names no server: write SCHEME://HOST/PATH")),
+        Scheme::File => wrong("a file URI names no server: write file:///PATH with three slashes"),
+        _ if host.is_empty() => wrong("the URI names no server: write SCHEME://HOST/PATH"),
         _ if is_plain(host, "._-:[]") => Ok(()),
-        _ => Err(AddressError::Part { part: "host" }),
+        _ => Err(not_allowed("host")),
     }
 }
 
@@ -175,6 +165,7 @@ mod tests {
         assert_eq!((a.http_endpoint().as_str(), a.query.as_deref()), ("https://host", Some("id=3")));
         assert_eq!(Address::parse("file:///x").expect("good").parent_and_name(), Some(("/", "x")));
         assert_eq!(Address::parse("s3://bucket/dir/").expect("good").parent_and_name(), None);
+        assert!(Address::parse("gsiftp://host/x").is_err(), "an unknown scheme");
     }
 
     /// [S-052]

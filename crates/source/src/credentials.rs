@@ -127,7 +127,7 @@ fn overlay(found: &mut Credentials, scheme: Scheme, environment: &BTreeMap<Strin
             found.endpoint = word("AWS_ENDPOINT_URL").or(found.endpoint.take());
             return;
         }
-        Scheme::File | Scheme::Repository | Scheme::Other => return,
+        Scheme::File | Scheme::Repository => return,
     };
     found.user = word(&format!("{prefix}_USER")).or(found.user.take());
     set(&mut found.password, secret(&format!("{prefix}_PASSWORD")));

@@ -1,14 +1,12 @@
 //! Remote sources of staged data: the one crate that knows OpenDAL, ssh and an asynchronous runtime.
 //!
 //! [`Sources`] implements `engine::source::Opener`. Its protocols are http, https and webdav (through hyper), s3 and
-//! ftp (through OpenDAL), sftp (through the user's own `ssh`) and local files. Any other scheme goes through an
-//! external command. Calls block and have deadlines; they may come from any thread that is not part of an asynchronous
-//! runtime.
+//! ftp (through OpenDAL), sftp (through the user's own `ssh`) and local files. Calls block and have deadlines; they may
+//! come from any thread that is not part of an asynchronous runtime.
 
 mod address;
 mod answer;
 mod client;
-mod command;
 mod connect;
 mod credentials;
 mod dal;
@@ -27,8 +25,7 @@ mod sftp;
 mod sources;
 mod transport;
 
-pub use address::{Address, AddressError, SCHEMES, Scheme};
-pub use command::CommandTemplate;
+pub use address::{Address, Scheme};
 pub use credentials::CREDENTIAL_VARIABLES;
 pub use recognise::{Recognised, recognise};
 pub use sources::{Settings, Sources};

@@ -1,7 +1,6 @@
 //! Opens sources by URI, with one session per server and user.
 
-use crate::address::{Address, SCHEMES, Scheme};
-use crate::command::{CommandSource, CommandTemplate};
+use crate::address::{Address, Scheme};
 use crate::credentials::Credentials;
 use crate::dal::{self, DalSession, DalSource, DalUpload};
 use crate::http::{HttpAccess, HttpSession, HttpSource};
@@ -33,8 +32,6 @@ pub struct Settings {
     pub zenodo: String,
     /// Server that resolves DOIs.
     pub datacite: String,
-    /// Programs for other schemes.
-    pub commands: Vec<CommandTemplate>,
 }
 
 impl Default for Settings {
@@ -44,7 +41,6 @@ impl Default for Settings {
             refused: Vec::new(),
             zenodo: "https://zenodo.org".into(),
             datacite: "https://api.datacite.org".into(),
-            commands: Vec::new(),
         }
     }
 }
@@ -138,7 +134,7 @@ impl Sources {
 }
 
 fn address_of(uri: &str) -> Result<Address> {
-    let address = Address::parse(uri).map_err(|e| SourceError::Permanent(e.to_string()))?;
+    let address = Address::parse(uri)?;
     if address.query.is_some() {
         let why = "URIs with a query (?...) are not served; name the file by a URI without one";
         return Err(SourceError::Permanent(why.into()));
@@ -162,16 +158,6 @@ impl Opener for Sources {
         }
         if address.scheme == Scheme::Repository {
             return Err(SourceError::Permanent("it is a record, and no file: bring all of it with --directory".into()));
-        }
-        if address.scheme == Scheme::Other {
-            let scheme = uri.split(':').next().unwrap_or("");
-            let Some(template) = self.settings.commands.iter().find(|c| c.scheme == scheme) else {
-                return Err(SourceError::Permanent(format!(
-                    "the scheme {scheme} is not supported; there are {SCHEMES}"
-                )));
-            };
-            let runtime = self.runtime.clone();
-            return Ok(Arc::new(CommandSource::new(template.clone(), uri, who, runtime)));
         }
         Ok(match self.session(&address, who)? {
             Session::Http(session) => Arc::new(HttpSource::new(session, &address.path)),
@@ -198,9 +184,6 @@ impl Opener for Sources {
             Scheme::File => Ok(started(Box::new(LocalUpload::start(who, &self.refused, &address.path, &temporary)?))),
             Scheme::Repository => {
                 Err(SourceError::Permanent("records are only read; choose another destination".into()))
-            }
-            Scheme::Other => {
-                Err(SourceError::Permanent("external commands only read; choose another destination".into()))
             }
             Scheme::Http | Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
@@ -242,7 +225,6 @@ impl Opener for Sources {
         let address = address_of(uri)?;
         match address.scheme {
             Scheme::File => local::list(who, &self.refused, &address.path),
-            Scheme::Other => Err(SourceError::Permanent("external commands list no directories".into())),
             Scheme::Repository => Err(SourceError::Permanent("a record is asked for its files".into())),
             Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;

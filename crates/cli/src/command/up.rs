@@ -163,8 +163,7 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
         own.into_iter().chain(config.targets.iter().filter_map(|t| t.directory().map(Path::to_path_buf))).collect();
     let timeout = config.recovery.source_patience;
     let (zenodo, datacite) = (config.stage.zenodo.clone(), config.stage.datacite.clone());
-    let settings = source::Settings { refused, timeout, zenodo, datacite, ..source::Settings::default() };
-    let opener = Arc::new(source::Sources::new(settings)?);
+    let opener = Arc::new(source::Sources::new(source::Settings { refused, timeout, zenodo, datacite })?);
     let job_settings = config.jobs.clone();
     let servers = Servers::default();
     let mut starting = Starting::new(config, at, opener, &servers)?;

@@ -1,4 +1,4 @@
-//! Child processes that work for a user: `ssh` of a source and the commands of `[[source]]`.
+//! Child processes that work for a user: `ssh` of a source.
 
 use super::take::{Rights, close_on_exec};
 use super::thread::switch_to;

@@ -72,22 +72,13 @@ fn check_words(argv: &[String], line: u32) -> Vec<Complaint> {
     };
     let manifest = paths::manifest(argv).filter(|manifest| manifest.contains("://")).map(String::from);
     let wrong = uris.into_iter().chain(manifest).filter_map(|uri| {
-        let why = match source::Address::parse(&uri) {
-            Ok(address) if address.scheme == source::Scheme::Other => {
-                format!("this scheme is unknown; there are {}", source::SCHEMES)
-            }
-            Ok(_) => return None,
-            Err(error) => error.to_string(),
-        };
-        Some((why, uri))
-    });
-    wrong
-        .map(|(why, uri)| Complaint {
+        Some(Complaint {
             line,
-            cause: format!("{uri}: {why}"),
+            cause: format!("{uri}: {}", source::Address::parse(&uri).err()?),
             mend: "write SCHEME://HOST/PATH; for a local file file:///PATH".into(),
         })
-        .collect()
+    });
+    wrong.collect()
 }
 
 /// Clap's message without its usage and hints, on one line.
