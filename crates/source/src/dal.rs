@@ -38,7 +38,7 @@ impl DalSession {
     /// Creates a session; nothing is sent yet. On an ftp server its paths count from the directory `root`: OpenDAL
     /// writes uploads under a temporary name there, so this is the directory of the destination.
     pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>, root: &str) -> Result<DalSession> {
-        let operator = operator(address, who, root, runtime.timeout())?;
+        let operator = operator(address, who, root, runtime.timeout)?;
         // Connections of ftp are expensive (a login each), and servers limit their number.
         let (transfers, questions) = if address.scheme == Scheme::Ftp { (3, 2) } else { (8, 8) };
         let (slots, question_slots) = (Semaphore::new(transfers), Semaphore::new(questions));
@@ -95,7 +95,7 @@ impl DalSession {
             }
             Ok(())
         };
-        while_moving("read", self.runtime.timeout(), &moved, transfer).await
+        while_moving("read", self.runtime.timeout, &moved, transfer).await
     }
 
     fn guards_by_tag(&self) -> bool {

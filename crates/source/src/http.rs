@@ -152,20 +152,15 @@ pub struct HttpSession {
     access: HttpAccess,
     transfers: Semaphore,
     questions: Semaphore,
-    runtime: Arc<Runtime>,
+    pub(crate) runtime: Arc<Runtime>,
 }
 
 impl HttpSession {
     /// Creates a session; nothing is sent yet.
     pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<HttpSession> {
-        let access = HttpAccess::new(address, who, runtime.timeout())?;
+        let access = HttpAccess::new(address, who, runtime.timeout)?;
         let (transfers, questions) = (Semaphore::new(TRANSFERS_MAX), Semaphore::new(QUESTIONS_MAX));
         Ok(HttpSession { access, transfers, questions, runtime })
-    }
-
-    /// Runtime of the session.
-    pub fn runtime(&self) -> &Runtime {
-        &self.runtime
     }
 
     /// Version of the file now.
@@ -235,7 +230,7 @@ impl HttpSession {
             }
             if left == 0 { Ok(()) } else { Err(failure::short(len - left, len)) }
         };
-        while_moving("read", self.runtime.timeout(), &moved, transfer).await
+        while_moving("read", self.runtime.timeout, &moved, transfer).await
     }
 }
 

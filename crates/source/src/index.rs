@@ -20,7 +20,7 @@ const WORTH_BYTES: u64 = 64 << 20;
 
 /// The tree below a directory, parents before children.
 pub fn list(session: &HttpSession, path: &str) -> Result<Vec<Entry>> {
-    session.runtime().wait("list", WORTH_BYTES, walk(session, path.trim_end_matches('/')))
+    session.runtime.wait("list", WORTH_BYTES, walk(session, path.trim_end_matches('/')))
 }
 
 async fn walk(session: &HttpSession, root: &str) -> Result<Vec<Entry>> {

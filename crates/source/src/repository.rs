@@ -152,7 +152,7 @@ fn content(
         let address = address.filter(|address| address.query.is_none()).ok_or_else(bad)?;
         let (_, name) = address.parent_and_name().ok_or_else(bad)?;
         let session = session(uri)?;
-        let version = session.runtime().wait("stat", 0, session.version(&address.path))?;
+        let version = session.runtime.wait("stat", 0, session.version(&address.path))?;
         Ok(Deposited { uri: uri.to_string(), path: name.to_string(), size: version.size, checksum: None })
     });
     sized.collect()
@@ -162,7 +162,7 @@ fn content(
 fn answer<T: serde::de::DeserializeOwned>(session: &HttpSession, base: &str, path: &str) -> Result<T> {
     let below = Url::parse(base).map_or(String::new(), |url| url.path().trim_end_matches('/').to_string());
     let shown = |why: String| format!("{base}/{path}: {why}");
-    let page = session.runtime().wait("ask", WORTH_BYTES, session.page(&format!("{below}/{path}")));
+    let page = session.runtime.wait("ask", WORTH_BYTES, session.page(&format!("{below}/{path}")));
     let (_, _, page) = page.map_err(|e| e.map(shown))?;
     serde_json::from_slice(&page)
         .map_err(|e| SourceError::Permanent(shown(format!("its answer is not a valid record: {e}"))))

@@ -19,7 +19,8 @@ const SLOWEST_BYTES_S: u64 = 32 << 10;
 /// The runtime, with the timeout of a stalled transfer. Its threads start with the first request.
 pub struct Runtime {
     tokio: OnceLock<tokio::runtime::Runtime>,
-    timeout: Duration,
+    /// Timeout of a call without bytes.
+    pub timeout: Duration,
 }
 
 impl Runtime {
@@ -55,11 +56,6 @@ impl Runtime {
     /// Handle of the runtime, for background tasks.
     pub fn handle(&self) -> Result<&tokio::runtime::Handle> {
         Ok(self.tokio()?.handle())
-    }
-
-    /// Timeout of a call without bytes.
-    pub fn timeout(&self) -> Duration {
-        self.timeout
     }
 }
 

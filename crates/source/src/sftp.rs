@@ -270,7 +270,7 @@ impl SftpSource {
     /// Opens the file and reads while bytes arrive.
     fn read(&self, version: &Version, bytes: u64, work: impl AsyncFnOnce(&File, &Moved) -> Result<()>) -> Result<()> {
         self.guard.check(version, || self.stat())?;
-        let (moved, timeout) = (Moved::default(), self.session.runtime.timeout());
+        let (moved, timeout) = (Moved::default(), self.session.runtime.timeout);
         let (moved, path) = (&moved, &self.path);
         let transfer = async |sftp: &Sftp| {
             let file = sftp.open(path).await.map_err(|e| failure::of_sftp("open", e))?;

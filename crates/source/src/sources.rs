@@ -187,7 +187,7 @@ impl Opener for Sources {
             }
             Scheme::Http | Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
-                let access = HttpAccess::new(&address, &found, self.runtime.timeout())?.without_redirects();
+                let access = HttpAccess::new(&address, &found, self.runtime.timeout)?.without_redirects();
                 Ok(started(Box::new(HttpUpload::start(access, self.runtime.clone(), &address.path, temporary)?)))
             }
             Scheme::Ftp => {
