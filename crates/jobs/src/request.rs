@@ -146,8 +146,8 @@ pub struct SilentHosts {
     pub silent: Vec<String>,
 }
 
-/// `job.show` (answer: [`JobDetail`]), `job.cancel` (answer: [`JobSummary`]) and `job.wait` (progress: a
-/// [`JobSummary`] at each change; answer: the last one).
+/// `job.show` (answer: [`JobDetail`]), `job.cancel` (answer: [`JobSummary`]) and `job.watch` (progress: a [`Watched`] at
+/// each change; answer: the last one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneJob {
     /// The number that `entrepot job list` or `entrepot slurm list` shows.

@@ -2,7 +2,7 @@
 
 use super::{Backend, Core};
 use crate::error::{Error, Result};
-use crate::request::{JobId, JobState};
+use crate::request::{JobId, Watched};
 use std::time::{Duration, Instant};
 
 /// Interval between two checks of running transfers: often enough for a user at a terminal.
@@ -13,18 +13,17 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 impl<B: Backend> Core<B> {
     /// Watches a job until it is over, through `look`. `progress` receives each change, and the same state again every
     /// few seconds; it returns `false` once the client is gone.
-    pub fn watch_job<T: PartialEq>(
+    pub fn watch_job(
         &self,
         id: JobId,
-        look: impl Fn() -> Result<T>,
-        state: fn(&T) -> JobState,
-        progress: &mut dyn FnMut(&T) -> bool,
-    ) -> Result<T> {
-        let mut told: Option<(T, Instant)> = None;
+        look: impl Fn() -> Result<Watched>,
+        progress: &mut dyn FnMut(&Watched) -> bool,
+    ) -> Result<Watched> {
+        let mut told: Option<(Watched, Instant)> = None;
         loop {
             let seen = self.table.lock().jobs.get(&id).map(|job| (job.state, job.detail.clone()));
             let watched = look()?;
-            if state(&watched).is_final() {
+            if watched.summary.state.is_final() {
                 return Ok(watched);
             }
             if told.as_ref().is_none_or(|(last, at)| *last != watched || at.elapsed() >= TOLD_EVERY) {

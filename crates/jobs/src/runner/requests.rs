@@ -172,13 +172,6 @@ impl Runner {
         let dir = spool::dir(&self.core.config, request.id);
         logs::piece(&dir, kind, request.stream, request.offset, ended)
     }
-
-    /// Waits for the end of a job. `progress` receives each change, and the same state again every few seconds; it
-    /// returns `false` once the client is gone.
-    pub fn wait(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&JobSummary) -> bool) -> Result<JobSummary> {
-        let look = || self.look(caller, id, |record| self.core.summary(record));
-        self.core.watch_job(id, look, |summary| summary.state, progress)
-    }
 }
 
 pub(super) fn new_record(core: &Core, owner: Caller, user: String, id: JobId, plan: Plan, request: &Submit) -> Record {

@@ -26,7 +26,6 @@ impl Handler for Runner {
             "staged" => write(&self.staged(caller, one(args)?)?),
             "log" => write(&self.log(caller, &read(args)?)?),
             "watch" => write(&self.watch(caller, one(args)?, &mut progress(out))?),
-            "wait" => write(&self.wait(caller, one(args)?, &mut progress(out))?),
             other => return Err(unknown(PREFIX, other)),
         })
     }

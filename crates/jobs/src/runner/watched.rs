@@ -17,7 +17,7 @@ impl Runner {
     /// returns `false` once the client is gone.
     pub fn watch(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&Watched) -> bool) -> Result<Watched> {
         let look = || self.look(caller, id, Record::clone).map(|record| self.watched(&record));
-        self.core.watch_job(id, look, |watched| watched.summary.state, progress)
+        self.core.watch_job(id, look, progress)
     }
 
     fn watched(&self, record: &Record) -> Watched {

@@ -11,7 +11,7 @@ impl Slurm {
     /// Watches a job until it is over, or held because its data cannot come in. `progress` returns `false` once the
     /// client is gone.
     pub fn watch(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&Watched) -> bool) -> Result<Watched> {
-        self.core.watch_job(id, || self.watched(caller, id), |watched| watched.summary.state, progress)
+        self.core.watch_job(id, || self.watched(caller, id), progress)
     }
 
     fn watched(&self, caller: Caller, id: JobId) -> Result<Watched> {

@@ -119,7 +119,7 @@ fn others_see_and_touch_nothing() {
     assert!(matches!(world.runner.show(other, id), Err(Error::NoJob(_))));
     assert!(matches!(world.runner.log(other, &log), Err(Error::NoJob(_))));
     assert!(matches!(world.runner.cancel(other, id), Err(Error::NoJob(_))));
-    assert!(matches!(world.runner.wait(other, id, &mut |_| true), Err(Error::NoJob(_))));
+    assert!(matches!(world.runner.watch(other, id, &mut |_| true), Err(Error::NoJob(_))));
     assert!(world.runner.list(other, List { all: true }).is_empty());
     assert!(world.runner.show(Caller { uid: 0, gid: 0 }, id).is_ok(), "root sees all");
     assert!(
@@ -139,8 +139,8 @@ fn requests_come_as_json() {
     let request = serde_json::to_value(world.request("#!/bin/sh\necho hi\n")).unwrap();
     let submitted: Submitted = serde_json::from_value(ask("job.submit", request).unwrap()).unwrap();
     let one = serde_json::to_value(OneJob { id: submitted.id }).unwrap();
-    let last: JobSummary = serde_json::from_value(ask("job.wait", one.clone()).unwrap()).unwrap();
-    assert_eq!(last.state, JobState::Completed);
+    let last: Watched = serde_json::from_value(ask("job.watch", one.clone()).unwrap()).unwrap();
+    assert_eq!(last.summary.state, JobState::Completed);
     let log = serde_json::json!({ "id": submitted.id, "part": "compute" });
     let piece: LogPiece = serde_json::from_value(ask("job.log", log).unwrap()).unwrap();
     assert_eq!(piece.data, Script::Text("hi\n".into()));

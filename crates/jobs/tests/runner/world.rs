@@ -158,7 +158,7 @@ impl World {
     /// Waits for the job's end.
     pub fn end(&self, id: JobId) -> JobDetail {
         let until = std::time::Instant::now() + PATIENCE;
-        let last = self.runner.wait(me(), id, &mut |_| std::time::Instant::now() < until).unwrap();
+        let last = self.runner.watch(me(), id, &mut |_| std::time::Instant::now() < until).unwrap().summary;
         assert!(last.state.is_final(), "job {id} still {}: {}", last.state, last.detail);
         self.runner.show(me(), id).unwrap()
     }
