@@ -15,13 +15,14 @@ pub(crate) use arrival::Now;
 
 use crate::arrivals::QueueKind;
 use crate::config::{Config, Recogniser};
+use crate::error::{Error, Result};
 use crate::everywhere::Everywhere;
 use crate::exec::Spec;
 use crate::exec::outside::Supervisor;
 use crate::job::Job;
 use crate::known::{KnownJob, KnownJobs};
 use crate::notice::Over;
-use crate::request::{JobId, JobState, Kind};
+use crate::request::{Caller, JobId, JobState, Kind};
 use crate::volume::Volume;
 use meta::records;
 use meta::state::State;
@@ -95,6 +96,12 @@ impl<B: Backend> Jobs<B> {
     /// User id of the owner of a job.
     pub fn owner_of(&self, id: JobId) -> Option<u32> {
         self.core.table.lock().jobs.get(&id).map(|job| job.owner.uid)
+    }
+
+    /// Reads a job that the caller may see.
+    pub(crate) fn look<T>(&self, caller: Caller, id: JobId, read: impl FnOnce(&Job<B::JobData>) -> T) -> Result<T> {
+        let table = self.core.table.lock();
+        table.jobs.get(&id).filter(|job| job.is_open_to(caller)).map(read).ok_or(Error::NoJob(id))
     }
 
     /// Number of unfinished jobs in each state.
@@ -310,8 +317,8 @@ impl<B: Backend> Core<B> {
 fn known_job<B: Backend>(known: &KnownJobs, job: &Job<B::JobData>) -> KnownJob {
     let queued = B::queued(job);
     KnownJob {
-        node: known.node().to_owned(),
-        host: known.host().to_owned(),
+        node: known.node.clone(),
+        host: known.host.clone(),
         records: B::RECORDS.to_owned(),
         id: job.id,
         uid: job.owner.uid,

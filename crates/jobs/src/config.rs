@@ -91,7 +91,7 @@ impl Config {
 
     /// This node's host, on a volume of several nodes.
     pub(crate) fn host(&self) -> Option<String> {
-        self.known.as_ref().map(|known| known.host().to_owned())
+        self.known.as_ref().map(|known| known.host.clone())
     }
 }
 

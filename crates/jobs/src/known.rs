@@ -60,8 +60,10 @@ fn key(node: &str, records: &str, id: JobId) -> String {
 /// Jobs of all nodes.
 pub struct KnownJobs {
     state: Arc<dyn State>,
-    node: String,
-    host: String,
+    /// This node's name in calls.
+    pub(crate) node: String,
+    /// This node's host.
+    pub(crate) host: String,
     /// Records of this node's jobs as written, by key.
     written: Mutex<BTreeMap<String, KnownJob>>,
     /// Records of other nodes' jobs, as last read.
@@ -73,16 +75,6 @@ impl KnownJobs {
     pub fn new(state: Arc<dyn State>, node: &str, host: &str) -> KnownJobs {
         let (node, host) = (node.to_owned(), host.to_owned());
         KnownJobs { state, node, host, written: Mutex::default(), read: Mutex::default() }
-    }
-
-    /// This node's host.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// This node's name in calls.
-    pub(crate) fn node(&self) -> &str {
-        &self.node
     }
 
     /// Publishes a job of this node.

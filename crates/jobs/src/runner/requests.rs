@@ -134,11 +134,6 @@ impl Runner {
         Ok(detail)
     }
 
-    pub(super) fn look<T>(&self, caller: Caller, id: JobId, read: impl FnOnce(&Record) -> T) -> Result<T> {
-        let table = self.core.table.lock();
-        table.jobs.get(&id).filter(|r| r.is_open_to(caller)).map(read).ok_or(Error::NoJob(id))
-    }
-
     /// Cancels a job: its running parts are signalled to end, then killed. Returns at once.
     pub fn cancel(&self, caller: Caller, id: JobId) -> Result<JobSummary> {
         let core = &self.core;

@@ -12,11 +12,7 @@ impl Slurm {
     /// stay: they belong to the owner.
     pub fn forget(&self, caller: Caller, id: JobId) -> Result<String> {
         let core = &self.core;
-        let (state, conf) = {
-            let table = core.table.lock();
-            let job = table.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
-            (job.state, job.own.conf.clone())
-        };
+        let (state, conf) = self.look(caller, id, |job| (job.state, job.own.conf.clone()))?;
         if !state.is_final() {
             let cause = format!("job {id} is {state}, so it cannot be forgotten");
             return Err(Error::refused(cause, format!("wait for its end, or cancel it first: scancel {id}")));

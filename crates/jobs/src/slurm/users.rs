@@ -63,10 +63,7 @@ impl Slurm {
 
     /// Retries a failed step. Returns a sentence for the user about what follows.
     pub fn retry(&self, caller: Caller, id: JobId) -> Result<String> {
-        let is_open = |table: &JobTable| table.jobs.get(&id).is_some_and(|job| job.is_open_to(caller));
-        if !is_open(&self.core.table.lock()) {
-            return Err(Error::NoJob(id));
-        }
+        self.look(caller, id, |_| ())?;
         let ending = self.ending(id, Duration::MAX)?;
         let retried = retry(&self.core, &mut self.core.table.lock(), id, &ending)?;
         let Retried::NeedsRelease(conf) = retried else {
