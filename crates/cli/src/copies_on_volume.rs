@@ -3,7 +3,7 @@
 use engine::volume::{self, QueueName, ReplicationPolicy};
 use jobs::known::KnownJobs;
 use jobs::queue::{InputsOf, Queue, WithInputs};
-use jobs::replication::{Copies, Replication, Settings};
+use jobs::replication::{Copies, Replication};
 use jobs::request::Kind;
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
@@ -59,21 +59,21 @@ pub fn start(
     settings: &volume::Replication,
     threads: &Pool,
 ) -> std::io::Result<Replication> {
-    let inputs = |kind, here| match known {
-        Some(known) => either(here, known.inputs_elsewhere(kind)),
-        None => here,
+    let with_inputs = |kind, here| {
+        let inputs_of = match known {
+            Some(known) => either(here, known.inputs_elsewhere(kind)),
+            None => here,
+        };
+        Arc::new(WithInputs { kind, inputs_of, is_needed: Box::new(|| true) })
     };
     let [of_ours, of_slurms, of_pbs] = JOB_VARIABLES;
     let (queue, variable): (Arc<dyn Queue>, _) = match settings.queue {
         QueueName::Local => (runner.clone(), of_ours),
-        QueueName::Slurm => {
-            let here = either(of_slurm.inputs_of(), runner.inputs_of());
-            (Arc::new(WithInputs(Kind::Slurm, inputs(Kind::Slurm, here))), of_slurms)
-        }
-        QueueName::Pbs => (Arc::new(WithInputs(Kind::Pbs, inputs(Kind::Pbs, runner.inputs_of()))), of_pbs),
+        QueueName::Slurm => (with_inputs(Kind::Slurm, either(of_slurm.inputs_of(), runner.inputs_of())), of_slurms),
+        QueueName::Pbs => (with_inputs(Kind::Pbs, runner.inputs_of()), of_pbs),
     };
     Replication::start(
-        Settings { on: settings.policy != ReplicationPolicy::None, poll: settings.poll },
+        (settings.policy != ReplicationPolicy::None, settings.poll),
         queue,
         Arc::new(CopiesOnVolume { core: core.clone(), variable }),
         threads,

@@ -2,7 +2,7 @@
 
 use engine::recovery;
 use engine::volume::Jobs;
-use jobs::availability::{Guard, Inputs, Looked, Settings};
+use jobs::availability::{Guard, Inputs, Looked};
 use jobs::queue::Queue;
 use jobs::request::Kind;
 use jobs::runner::Runner;
@@ -72,5 +72,5 @@ pub fn start(
     let settle = time(core.volume.config().replication.delay);
     let machine = Config { every: time(settings.check_every), settle, ..Config::default() };
     let inputs = InputsOnVolume { core: core.clone(), target_changes };
-    Guard::start(Settings { machine, poll: settings.queue_poll }, queues, Arc::new(inputs), threads)
+    Guard::start(machine, settings.queue_poll, queues, Arc::new(inputs), threads)
 }

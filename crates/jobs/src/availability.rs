@@ -44,22 +44,15 @@ pub trait Inputs: Send + Sync + 'static {
     fn starts(&self, starts: BTreeMap<FileId, Time>);
 }
 
-/// Settings of the checks.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// The machine's settings.
-    pub machine: Config,
-    /// Interval between two polls of the queues.
-    pub poll: Duration,
-}
-
 /// Handle of the checks. They end with [`Guard::stop`].
 pub struct Guard(Arc<Periodic>);
 
 impl Guard {
-    /// Starts the checks over some queues. Jobs with equal numbers in two queues are different jobs.
+    /// Starts the checks over some queues, which are polled at the interval `poll`. Jobs with equal numbers in two
+    /// queues are different jobs.
     pub fn start(
-        settings: Settings,
+        machine: Config,
+        poll: Duration,
         queues: Vec<Arc<dyn Queue>>,
         inputs: Arc<impl Inputs>,
         threads: &Pool,
@@ -67,7 +60,7 @@ impl Guard {
         let checks = Arc::new_cyclic(|checks: &Weak<Periodic>| {
             let (tell, repairs) = channel();
             let driver = Mutex::new(Driver {
-                machine: Availability::new(settings.machine),
+                machine: Availability::new(machine),
                 pictures: queues.iter().map(|_| Picture::default()).collect(),
                 queues,
                 changes: inputs.target_changes(),
@@ -76,7 +69,7 @@ impl Guard {
                 checks: checks.clone(),
                 tell,
                 repairs,
-                poll: settings.poll,
+                poll,
                 queues_at: None,
                 jobs: BTreeMap::new(),
                 lost: BTreeMap::new(),
@@ -170,9 +163,8 @@ impl<I: Inputs> Driver<I> {
                 Err(error) => {
                     picture.complained = true;
                     // Logged at `info`: the thread that watches jobs of this queue logs a warning.
-                    let name = queue.name();
                     tracing::info!(
-                        "the {name} queue cannot be read; the input of its jobs is checked by its last listing: {error}"
+                        "a queue cannot be read; the input of its jobs is checked by its last listing: {error}"
                     );
                 }
             }
@@ -331,9 +323,9 @@ mod tests {
         ];
         there.0.lock().jobs = vec![job(7, Some(far + 3000), WaitsFor::Nodes), job(8, Some(far), WaitsFor::Dependency)];
         let machine = Config { settle: Time::ZERO, at_once: 1, ..Config::default() };
-        let settings = Settings { machine, poll: Duration::from_millis(5) };
-        let guard =
-            Guard::start(settings, vec![here.clone(), there], memory.clone(), &crate::threads(1)).expect("a thread");
+        let poll = Duration::from_millis(5);
+        let guard = Guard::start(machine, poll, vec![here.clone(), there], memory.clone(), &crate::threads(1))
+            .expect("a thread");
         let until = |what: &str, done: &dyn Fn() -> bool| {
             let mut log = memory.log.lock();
             let end = Instant::now() + Duration::from_secs(20);

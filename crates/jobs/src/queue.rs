@@ -17,9 +17,6 @@ use std::path::PathBuf;
 
 /// A scheduler's queue.
 pub trait Queue: Send + Sync {
-    /// Name of the queue: `slurm`, `pbs` or `local`.
-    fn name(&self) -> &'static str;
-
     /// The queue as it is now. Blocks for as long as the scheduler takes to answer.
     ///
     /// # Errors
@@ -70,9 +67,15 @@ impl Snapshot {
         self.jobs.iter().filter(|job| job.state == State::Pending && job.waits_for == WaitsFor::Nodes)
     }
 
-    /// Sets the inputs of all jobs.
+    /// Sets the inputs of all jobs. The data of a job with inputs are there: Slurm updates the reason of the first jobs
+    /// only, and later ones still have the reason that their data are missing.
     pub(crate) fn set_inputs(&mut self, inputs_of: &InputsOf) {
-        self.jobs.iter_mut().for_each(|job| job.inputs = inputs_of(&job.id));
+        for job in &mut self.jobs {
+            job.inputs = inputs_of(&job.id);
+            if job.waits_for == WaitsFor::Data && !job.inputs.is_empty() {
+                job.waits_for = WaitsFor::Nodes;
+            }
+        }
     }
 
     /// The job of that number.
@@ -106,16 +109,6 @@ pub struct QueuedJob {
     pub submitted_ms: Option<u64>,
     /// Files of the volume that the job reads: absolute paths, as far as its directives name them.
     pub inputs: Vec<PathBuf>,
-}
-
-impl QueuedJob {
-    /// Records that the data of the job are there. Slurm updates the reason of the first jobs only; later ones still
-    /// have the reason that their data are missing.
-    pub(crate) fn knows_its_data(&mut self) {
-        if self.waits_for == WaitsFor::Data && !self.inputs.is_empty() {
-            self.waits_for = WaitsFor::Nodes;
-        }
-    }
 }
 
 /// State of a job in a queue.
@@ -153,18 +146,23 @@ pub enum WaitsFor {
 /// Returns the input files of a job by its number, since the schedulers do not have them.
 pub type InputsOf = std::sync::Arc<dyn Fn(&str) -> Vec<PathBuf> + Send + Sync>;
 
-/// Queue of a scheduler, with the inputs of its jobs.
-pub struct WithInputs(pub Kind, pub InputsOf);
+/// Queue of a scheduler, with the inputs of its jobs. It is polled only while it is needed.
+pub struct WithInputs {
+    /// The scheduler.
+    pub kind: Kind,
+    /// Lookup of the inputs.
+    pub inputs_of: InputsOf,
+    /// Whether the queue is needed now; without it the snapshot is empty.
+    pub is_needed: Box<dyn Fn() -> bool + Send + Sync>,
+}
 
 impl Queue for WithInputs {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
     fn snapshot(&self) -> Result<Snapshot, Error> {
-        let mut snapshot = self.0.queue().snapshot()?;
-        snapshot.set_inputs(&self.1);
-        snapshot.jobs.iter_mut().for_each(QueuedJob::knows_its_data);
+        if !(self.is_needed)() {
+            return Ok(Snapshot::default());
+        }
+        let mut snapshot = self.kind.queue().snapshot()?;
+        snapshot.set_inputs(&self.inputs_of);
         Ok(snapshot)
     }
 }

@@ -36,15 +36,6 @@ pub trait Copies: Send + Sync + 'static {
     fn has_closed(&self, job: &str, user: &str, file: FileId) -> bool;
 }
 
-/// Settings of the replication.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Whether any job's input is copied.
-    pub on: bool,
-    /// Interval between two polls of the queue.
-    pub poll: Duration,
-}
-
 /// Watcher of one queue.
 pub struct Replication {
     shared: Arc<Shared>,
@@ -57,9 +48,9 @@ struct Shared {
 }
 
 impl Replication {
-    /// Starts to watch the queue.
+    /// Starts to watch the queue, with a poll at this interval. `is_on`: whether any job's input is copied.
     pub fn start(
-        settings: Settings,
+        (is_on, poll): (bool, Duration),
         queue: Arc<dyn Queue>,
         copies: Arc<dyn Copies>,
         threads: &Pool,
@@ -68,8 +59,8 @@ impl Replication {
         let (own, complained) = (shared.clone(), Mutex::new(false));
         let watch = Periodic::new(threads, move || {
             // Without the policy, copies of an earlier one are removed.
-            let any = settings.on || own.copies.any();
-            any.then(|| look(&own, &*queue, &mut complained.lock())).map(|()| settings.poll)
+            let any = is_on || own.copies.any();
+            any.then(|| look(&own, &*queue, &mut complained.lock())).map(|()| poll)
         });
         watch.wake()?;
         Ok(Replication { shared, watch })
@@ -126,10 +117,10 @@ fn look(shared: &Shared, queue: &dyn Queue, complained: &mut bool) {
             let events = shared.table.lock().take(&picture, inputs);
             copies.tell(events);
         }
-        Err(error) if *complained => tracing::debug!("the {} queue cannot be read: {error}", queue.name()),
+        Err(error) if *complained => tracing::debug!("the queue cannot be read: {error}"),
         Err(error) => {
             *complained = true;
-            tracing::warn!("the {} queue cannot be read, replication uses its last listing: {error}", queue.name());
+            tracing::warn!("the queue cannot be read, replication uses its last listing: {error}");
         }
     }
     look_for_closed(shared);

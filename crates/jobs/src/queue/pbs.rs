@@ -9,10 +9,6 @@ use std::time::UNIX_EPOCH;
 pub struct Pbs;
 
 impl Queue for Pbs {
-    fn name(&self) -> &'static str {
-        "pbs"
-    }
-
     fn snapshot(&self) -> Result<Snapshot, Error> {
         let jobs = parse(&ask("qstat", &["-f", "-F", "json"], &[])?)?;
         // A server without nodes refuses the request; then no job runs either.

@@ -27,10 +27,6 @@ impl Slurm {
 }
 
 impl Queue for Slurm {
-    fn name(&self) -> &'static str {
-        "slurm"
-    }
-
     fn snapshot(&self) -> Result<Snapshot, Error> {
         let args = ["-h", "-a", "-r", "-P", "--sort", SORT, "-o", FORMAT];
         let environment = self.environment();

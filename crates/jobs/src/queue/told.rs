@@ -8,9 +8,6 @@ use parking_lot::Mutex;
 pub struct FixedQueue(pub Mutex<Snapshot>);
 
 impl Queue for FixedQueue {
-    fn name(&self) -> &'static str {
-        "told"
-    }
     fn snapshot(&self) -> Result<Snapshot, Error> {
         Ok(self.0.lock().clone())
     }

@@ -96,7 +96,7 @@ fn job(id: &str, state: State, nodes: u32, input: &str) -> QueuedJob {
 
 fn replication(copies: &Arc<Memory>) -> (Replication, Arc<FixedQueue>) {
     let queue = Arc::new(FixedQueue::default());
-    let settings = Settings { on: true, poll: Duration::from_millis(5) };
+    let settings = (true, Duration::from_millis(5));
     (Replication::start(settings, queue.clone(), copies.clone(), &crate::threads(1)).expect("a thread"), queue)
 }
 

@@ -3,11 +3,11 @@
 use super::Runner;
 use super::local::{Core, Record};
 use crate::job::Progress;
-use crate::queue::{self, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, forecast};
+use crate::queue::{self, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, WithInputs, forecast};
 use crate::request::{Kind, PartKind};
 use object::now_ms;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 impl Runner {
     /// Inputs of the jobs that another scheduler runs, by that scheduler's numbers.
@@ -23,42 +23,18 @@ impl Runner {
 
     /// Queue of another scheduler, polled only while jobs were submitted there from here.
     pub fn queue_elsewhere(&self, kind: Kind) -> Arc<dyn Queue> {
-        Arc::new(Elsewhere { core: Arc::downgrade(&self.core), kind, inputs_of: self.inputs_of() })
+        let core = Arc::downgrade(&self.core);
+        let is_there =
+            move |r: &Record| !r.state.is_final() && r.own.external.as_ref().is_some_and(|e| e.scheduler == kind);
+        let is_needed = move || core.upgrade().is_some_and(|core| core.table.lock().jobs.values().any(is_there));
+        Arc::new(WithInputs { kind, inputs_of: self.inputs_of(), is_needed: Box::new(is_needed) })
     }
 }
 
 /// The queue of its own compute parts. Nodes are cores here.
 impl Queue for Runner {
-    fn name(&self) -> &'static str {
-        "local"
-    }
-
     fn snapshot(&self) -> Result<Snapshot, queue::Error> {
         Ok(picture(&self.core))
-    }
-}
-
-struct Elsewhere {
-    core: Weak<Core>,
-    kind: Kind,
-    inputs_of: InputsOf,
-}
-
-impl Queue for Elsewhere {
-    fn name(&self) -> &'static str {
-        self.kind.name()
-    }
-
-    fn snapshot(&self) -> Result<Snapshot, queue::Error> {
-        let is_there =
-            |r: &Record| !r.state.is_final() && r.own.external.as_ref().is_some_and(|e| e.scheduler == self.kind);
-        let any = self.core.upgrade().is_some_and(|core| core.table.lock().jobs.values().any(is_there));
-        if !any {
-            return Ok(Snapshot::default());
-        }
-        let mut snapshot = self.kind.queue().snapshot()?;
-        snapshot.set_inputs(&self.inputs_of);
-        Ok(snapshot)
     }
 }
 

@@ -112,10 +112,6 @@ impl arrivals::WaitingJobs for Waiting {
 pub(super) struct Hooked(pub Weak<Core>, pub InputsOf);
 
 impl Queue for Hooked {
-    fn name(&self) -> &'static str {
-        "slurm"
-    }
-
     fn snapshot(&self) -> Result<Snapshot, crate::queue::Error> {
         let confs: BTreeSet<Option<PathBuf>> = self.0.upgrade().map_or_else(BTreeSet::new, |core| {
             let table = core.table.lock();
@@ -126,7 +122,6 @@ impl Queue for Hooked {
         for conf in confs {
             let mut picture = SlurmQueue(conf).snapshot()?;
             picture.set_inputs(&self.1);
-            picture.jobs.iter_mut().for_each(QueuedJob::knows_its_data);
             all.jobs.extend(picture.jobs);
         }
         Ok(all)
