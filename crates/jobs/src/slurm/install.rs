@@ -1,5 +1,6 @@
 //! The files that connect Slurm to the daemon, written without replacing files of other programs.
 
+use node::control::Problem;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -49,44 +50,12 @@ pub enum Now {
     Ours,
 }
 
-/// Why nothing is installed.
-#[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    /// A file of another program is there.
-    #[error("{path} is there already and is not Entrepot's")]
-    Foreign {
-        /// Path of that file.
-        path: PathBuf,
-    },
-    /// A path that the script cannot contain.
-    #[error("{path:?} cannot be written into a script: {why}")]
-    Path {
-        /// Path that is refused.
-        path: PathBuf,
-        /// Reason of the refusal.
-        why: &'static str,
-    },
-    /// An error of the file system.
-    #[error("{path}: {error}")]
-    Io {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the file system.
-        error: std::io::Error,
-    },
-}
-
 /// Plans an installation into `conf_dir` for one volume, without any change.
 ///
 /// # Errors
 /// A file of that name that is not ours. With `keep_job_submit`, an existing `job_submit.lua` is left alone, and the
 /// part that it needs is put beside it under the name `entrepot_submit.lua`.
-pub fn plan(
-    conf_dir: &Path,
-    program: &Path,
-    volume: &Path,
-    keep_job_submit: bool,
-) -> Result<Installation, InstallError> {
+pub fn plan(conf_dir: &Path, program: &Path, volume: &Path, keep_job_submit: bool) -> Result<Installation, Problem> {
     let (program, volume) = (in_lua(program)?, in_lua(volume)?);
     let ours = |text: &str| text.replace("@ENTREPOT@", &program).replace("@VOLUME@", &volume);
     let script = ours(SCRIPT);
@@ -112,10 +81,10 @@ pub fn plan(
 
 /// Calls that the administrator's `job_submit.lua` lacks. A file that contains our functions, or calls them, lacks
 /// nothing.
-fn missing_calls(conf_dir: &Path, submit_file: &Path) -> Result<Vec<String>, InstallError> {
+fn missing_calls(conf_dir: &Path, submit_file: &Path) -> Result<Vec<String>, Problem> {
     let path = conf_dir.join("job_submit.lua");
     let theirs = match std::fs::read_to_string(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(InstallError::Io { path, error }),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&path, &error)),
         found => found.unwrap_or_default(),
     };
     let calls = theirs.lines().filter(|line| !line.trim_start().starts_with("--"));
@@ -137,9 +106,9 @@ fn missing_calls(conf_dir: &Path, submit_file: &Path) -> Result<Vec<String>, Ins
 
 impl Installation {
     /// Writes the files that are missing or different.
-    pub fn carry_out(&self) -> Result<(), InstallError> {
+    pub fn carry_out(&self) -> Result<(), Problem> {
         for file in self.files.iter().filter(|file| file.now != Now::Same) {
-            write(&file.path, &file.text).map_err(|error| InstallError::Io { path: file.path.clone(), error })?;
+            write(&file.path, &file.text).map_err(|error| failed(&file.path, &error))?;
         }
         Ok(())
     }
@@ -155,18 +124,34 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     std::fs::rename(&new, path)
 }
 
-fn look(path: &Path, text: &str) -> Result<Now, InstallError> {
+fn look(path: &Path, text: &str) -> Result<Now, Problem> {
     match std::fs::read_to_string(path) {
         Ok(there) if there == text => Ok(Now::Same),
         Ok(there) if there.lines().next().is_some_and(|line| line.contains(SIGN)) => Ok(Now::Ours),
-        Ok(_) => Err(InstallError::Foreign { path: path.to_path_buf() }),
+        Ok(_) => Err(foreign(path)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Now::Nothing),
-        Err(error) => Err(InstallError::Io { path: path.to_path_buf(), error }),
+        Err(error) => Err(failed(path, &error)),
     }
 }
 
-fn in_lua(path: &Path) -> Result<String, InstallError> {
-    let bad = |why| InstallError::Path { path: path.to_path_buf(), why };
+fn failed(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::failed(format!("{}: {error}", path.display())).try_this("run it as root, or check --conf-dir")
+}
+
+/// A file of another program is in the place of one of ours.
+fn foreign(path: &Path) -> Problem {
+    let next = if path.ends_with("job_submit.lua") {
+        "give --keep-job-submit, and add the two lines that it prints to yours"
+    } else {
+        "Slurm calls one such script: move yours away, or merge the two by hand from --dry-run"
+    };
+    Problem::wrong(format!("{} is there already and is not Entrepot's", path.display())).try_this(next)
+}
+
+fn in_lua(path: &Path) -> Result<String, Problem> {
+    let bad = |why| {
+        Problem::wrong(format!("{path:?} cannot be written into a script: {why}")).try_this("use a plain absolute path")
+    };
     let text = path.to_str().ok_or_else(|| bad("it is no UTF-8"))?;
     if !path.is_absolute() {
         return Err(bad("it is not absolute"));
@@ -230,7 +215,8 @@ mod tests {
 
         let theirs = dir.path().join("job_submit.lua");
         std::fs::write(&theirs, "-- ours since 2011\nfunction slurm_job_submit() end\n").unwrap();
-        assert!(matches!(plan_for("/v"), Err(InstallError::Foreign { path }) if path == theirs));
+        let refused = plan_for("/v").unwrap_err().cause;
+        assert_eq!(refused, format!("{} is there already and is not Entrepot's", theirs.display()));
         let beside = plan(dir.path(), Path::new("/usr/bin/entrepot"), Path::new("/v"), true).unwrap();
         let wanted = beside.job_submit.join("\n");
         assert!(wanted.starts_with("at the top: dofile(") && wanted.contains("in slurm_job_modify: "), "{wanted}");
@@ -243,7 +229,7 @@ mod tests {
                 .contains("function slurm_job_modify")
         );
         for bad in ["relative", "/a\"b", "/a\\b", "/a'b"] {
-            assert!(matches!(plan_for(bad), Err(InstallError::Path { .. })), "{bad}");
+            assert!(plan_for(bad).unwrap_err().cause.contains("cannot be written into a script"), "{bad}");
         }
     }
 }

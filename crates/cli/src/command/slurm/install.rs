@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::Args;
 use engine::volume::Config;
-use jobs::slurm::install::{InstallError, Now, plan};
+use jobs::slurm::install::{Now, plan};
 use node::control::Problem;
 use std::path::{Path, PathBuf};
 
@@ -56,8 +56,7 @@ impl Install {
             refuse(Problem::not_found(format!("{}: {e}", toml.display())).try_this("give --volume VOLUME.TOML"))
         })?;
         let program = self.program.map_or_else(std::env::current_exe, |p| p.canonicalize())?;
-        let installation =
-            plan(&conf_dir, &program, &toml, self.keep_job_submit).map_err(|e| refuse(problem_of(&e)))?;
+        let installation = plan(&conf_dir, &program, &toml, self.keep_job_submit).map_err(refuse)?;
         for file in &installation.files {
             let what = match file.now {
                 Now::Nothing => "new",
@@ -83,7 +82,7 @@ impl Install {
             shown::text("nothing was changed; without --dry-run the files are written\n")?;
             return Ok(0);
         }
-        installation.carry_out().map_err(|e| Failure::from(problem_of(&e)))?;
+        installation.carry_out()?;
         shown::text("now restart slurmctld; jobs that run go on\n")?;
         Ok(0)
     }
@@ -107,17 +106,6 @@ fn wanted_of<'a>(file: &Path, lines: impl Iterator<Item = &'a String>) -> Result
         shown::text(&format!("{} needs besides:\n{lines}", file.display()))?;
     }
     Ok(())
-}
-
-fn problem_of(e: &InstallError) -> Problem {
-    match e {
-        InstallError::Foreign { path } if path.ends_with("job_submit.lua") => Problem::wrong(e.to_string())
-            .try_this("give --keep-job-submit, and add the two lines that it prints to yours"),
-        InstallError::Foreign { .. } => Problem::wrong(e.to_string())
-            .try_this("Slurm calls one such script: move yours away, or merge the two by hand from --dry-run"),
-        InstallError::Path { .. } => Problem::wrong(e.to_string()).try_this("use a plain absolute path"),
-        InstallError::Io { .. } => Problem::failed(e.to_string()).try_this("run it as root, or check --conf-dir"),
-    }
 }
 
 #[cfg(test)]
