@@ -60,7 +60,7 @@ impl World {
 
     /// Waits for operations under way, then stops all reconnection.
     pub fn end(&self) {
-        self.writes.end(self.set.options().patience);
+        self.writes.end(self.set.options.patience);
         self.again.end(END_PATIENCE);
         self.helpers.end(END_PATIENCE);
         self.set.end();
@@ -68,7 +68,7 @@ impl World {
 
     /// Returns the state of the connections.
     pub fn status(&self) -> Status {
-        Status { write_behind_bytes: self.writes.room_bytes(), ..self.set.status() }
+        Status { write_behind_bytes: self.writes.room_bytes, ..self.set.status() }
     }
 }
 
@@ -131,7 +131,7 @@ impl OpenFile {
         let path = world.paths.path(self.id)?;
         // All opens of the file share the descriptor. `O_APPEND` and `O_SYNC` of each open come with each write.
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        rustix::fs::openat(root.fd(), &path, flags, rustix::fs::Mode::empty())
+        rustix::fs::openat(&root.fd, &path, flags, rustix::fs::Mode::empty())
     }
 
     /// Closes the file: the last user is gone.

@@ -37,7 +37,7 @@ pub mod status;
 pub mod target;
 mod writers;
 
-pub use mount::{Connected, StartError};
+pub use mount::Connected;
 pub use mounts::{Mounts, Root};
 pub use options::Options;
 pub use recipe::Recipe;

@@ -42,9 +42,9 @@ impl Measured {
 /// Measures one connection that has both, with a file `name` that is removed afterwards.
 pub fn measure(root: &Root, name: &str) -> Result<Measured> {
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-    drop(openat(root.fd(), name, create, Mode::RUSR | Mode::WUSR)?);
+    drop(openat(&root.fd, name, create, Mode::RUSR | Mode::WUSR)?);
     let measured = both(root, Path::new(name));
-    let _ = unlinkat(root.fd(), name, AtFlags::empty());
+    let _ = unlinkat(&root.fd, name, AtFlags::empty());
     measured
 }
 

@@ -11,6 +11,7 @@ use crate::set::{Connections, SetError};
 use crate::status::Status;
 use fuser::BackgroundSession;
 use meta::namespace::Namespace;
+use node::control::Problem;
 use node::mount::front::{Mounting, serve};
 use node::mount::mountpoint::{clear_stale, connection, detach, unmount_unused, widen_read_ahead};
 use parking_lot::Mutex;
@@ -25,38 +26,6 @@ const THREADS_PER_CONNECTION: usize = 16;
 /// Limits of the number of threads.
 const THREADS: std::ops::RangeInclusive<usize> = 32..=96;
 
-/// Reason why there is no mount point.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The servers, the type or the options are wrong.
-    #[error("{0}; nothing was mounted. See `entrepot connect --help`")]
-    Recipe(String),
-    /// The mount point cannot be used.
-    #[error("the mount point {path} cannot be used: {error}; nothing was mounted. Give an empty directory", path = .path.display())]
-    Mountpoint {
-        /// Path of the mount point.
-        path: PathBuf,
-        /// Error of the operating system.
-        error: io::Error,
-    },
-    /// The private mounts cannot be made.
-    #[error("mounts of its own cannot be made: {0}; nothing was mounted. Run it as root")]
-    Private(io::Error),
-    /// The connections cannot be made.
-    #[error(
-        "{0}; nothing was mounted. Try the same mount by hand, and check that the servers export the same directory"
-    )]
-    Set(#[from] SetError),
-    /// The kernel refused.
-    #[error("mounting at {path} was refused: {error}; nothing was mounted. Root and /dev/fuse are needed", path = .path.display())]
-    Refused {
-        /// Path of the mount point.
-        path: PathBuf,
-        /// Error of the operating system.
-        error: io::Error,
-    },
-}
-
 /// A mount point at work. Dropping it detaches it.
 pub struct Connected {
     path: PathBuf,
@@ -66,19 +35,26 @@ pub struct Connected {
 
 impl Connected {
     /// Makes the connections in a mount namespace of their own, and serves them at `mountpoint`.
-    pub fn start(recipe: Recipe, mountpoint: &Path, options: Options) -> Result<Connected, StartError> {
-        recipe.check().map_err(StartError::Recipe)?;
+    pub fn start(recipe: Recipe, mountpoint: &Path, options: Options) -> Result<Connected, Problem> {
+        recipe.check().map_err(|why| not_mounted(Problem::wrong(why), "See `entrepot connect --help`"))?;
         let path = usable(mountpoint)?;
-        let mounts = Private::new(recipe, options.set.connections).map_err(StartError::Private)?;
+        let mounts = Private::new(recipe, options.set.connections).map_err(|error| {
+            let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+            let problem = if is_denied { Problem::denied } else { Problem::failed };
+            not_mounted(problem(format!("mounts of its own cannot be made: {error}")), "Run it as root")
+        })?;
         Connected::start_over(Box::new(mounts), &path, options)
     }
 
     /// Serves connections over the given mounts.
-    pub fn start_over(mounts: Box<dyn Mounts>, mountpoint: &Path, options: Options) -> Result<Connected, StartError> {
+    pub fn start_over(mounts: Box<dyn Mounts>, mountpoint: &Path, options: Options) -> Result<Connected, Problem> {
         let path = usable(mountpoint)?;
-        let set = Connections::start(mounts, options.set.clone())?;
-        let refused = |error| StartError::Refused { path: path.clone(), error };
-        let root = set.root(ConnectionId(0)).ok_or(SetError::Gone)?;
+        let set = Connections::start(mounts, options.set.clone()).map_err(not_connected)?;
+        let refused = |error: io::Error| {
+            let cause = format!("mounting at {} was refused: {error}", path.display());
+            not_mounted(Problem::failed(cause), "Root and /dev/fuse are needed")
+        };
+        let root = set.root(ConnectionId(0)).ok_or_else(|| not_connected(SetError::gone()))?;
         let tree = root.own().and_then(Namespace::new).map_err(|error| refused(error.into()))?;
         let names = Arc::new(Names::new(set.clone(), root, tree));
         let threads = (THREADS_PER_CONNECTION * usize::from(set.count())).clamp(*THREADS.start(), *THREADS.end());
@@ -145,9 +121,24 @@ impl Drop for Connected {
     }
 }
 
-fn usable(mountpoint: &Path) -> Result<PathBuf, StartError> {
-    let unusable = |error| StartError::Mountpoint { path: mountpoint.to_path_buf(), error };
+fn usable(mountpoint: &Path) -> Result<PathBuf, Problem> {
+    let unusable = |error: io::Error| {
+        let cause = format!("the mount point {} cannot be used: {error}", mountpoint.display());
+        not_mounted(Problem::wrong(cause), "Give an empty directory")
+    };
     clear_stale(mountpoint).map_err(unusable)?;
     let path = mountpoint.canonicalize().map_err(unusable)?;
     if path.is_dir() { Ok(path) } else { Err(unusable(io::ErrorKind::NotADirectory.into())) }
+}
+
+fn not_mounted(problem: Problem, next: &str) -> Problem {
+    problem.so("nothing was mounted").try_this(next)
+}
+
+fn not_connected(error: SetError) -> Problem {
+    let problem = match error {
+        SetError::Different(why) => Problem::wrong(why),
+        SetError::Failed(why) => Problem::failed(why),
+    };
+    not_mounted(problem, "Try the same mount by hand, and check that the servers export the same directory")
 }

@@ -26,7 +26,8 @@ pub trait Mounts: Send + Sync {
 /// The root directory of one mount of one connection.
 #[derive(Debug)]
 pub struct Root {
-    fd: OwnedFd,
+    /// The root directory.
+    pub fd: OwnedFd,
     /// Number of the connection.
     pub number: u16,
     /// Generation of the mount; grows with each remount.
@@ -64,11 +65,6 @@ impl Root {
     /// Returns the library's connection, if there is one.
     pub fn client(&self) -> Option<Arc<dyn Client>> {
         self.client.read().clone()
-    }
-
-    /// Returns the root directory.
-    pub fn fd(&self) -> &OwnedFd {
-        &self.fd
     }
 
     /// Returns a duplicate of the directory's descriptor.

@@ -52,13 +52,14 @@ impl Paths for Names<Namespace> {
     }
 
     fn is(&self, id: NodeId, found: BorrowedFd<'_>) -> Result<bool> {
-        Ok(!self.set.same_inodes() || self.tree.id_of(fstat(found)?.st_ino) == id)
+        Ok(!self.set.same_inodes || self.tree.id_of(fstat(found)?.st_ino) == id)
     }
 }
 
 /// A tree and the connection that it is seen over.
 pub struct Names<T> {
-    tree: T,
+    /// The tree, also for operations without a request to the server.
+    pub tree: T,
     set: Arc<Connections>,
     over: RwLock<Arc<Root>>,
     moving: Mutex<()>,
@@ -68,11 +69,6 @@ impl<T: Tree> Names<T> {
     /// Creates the names of `tree`, seen over `over`.
     pub fn new(set: Arc<Connections>, over: Arc<Root>, tree: T) -> Names<T> {
         Names { tree, set, over: RwLock::new(over), moving: Mutex::new(()) }
-    }
-
-    /// Returns the tree, for operations without a request to the server.
-    pub fn tree(&self) -> &T {
-        &self.tree
     }
 
     /// Runs an operation that may be repeated.

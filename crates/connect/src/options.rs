@@ -5,27 +5,16 @@ use node::mount::front::REQUEST_BYTES_MAX;
 pub use policy::connections::WRITE_BEHIND_BYTES;
 use std::time::Duration;
 
-/// Use of FUSE passthrough.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Passthrough {
-    /// On where the policy keeps all bytes of a file on one connection: `single`.
-    #[default]
-    Auto,
-    /// Off: every operation can be repeated over another connection.
-    Off,
-}
-
 /// Options of a mount point.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Options of the connections.
     pub set: SetOptions,
-    /// Time that the kernel caches a name.
-    pub entry_timeout: Duration,
-    /// Time that the kernel caches attributes.
-    pub attr_timeout: Duration,
-    /// Use of FUSE passthrough.
-    pub passthrough: Passthrough,
+    /// Time that the kernel caches names and attributes.
+    pub timeout: Duration,
+    /// Whether files are passed through where the policy keeps all their bytes on one connection (`single`). Without
+    /// passthrough every operation can be repeated over another connection.
+    pub passthrough: bool,
     /// Bytes that may be acknowledged before the server has them, of all files together; 0 disables write-behind.
     pub write_behind_bytes: u64,
     /// Source shown in `/proc/mounts`.
@@ -34,7 +23,7 @@ pub struct Options {
 
 impl Options {
     pub(crate) fn passes_through(&self) -> bool {
-        self.passthrough == Passthrough::Auto && self.set.policy.keeps_to_one()
+        self.passthrough && self.set.policy.keeps_to_one()
     }
 
     /// Read-ahead that gives every connection one request of a single reader.

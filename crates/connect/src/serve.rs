@@ -6,15 +6,17 @@ mod modes;
 mod pages;
 
 use crate::file::{OpenFile, World};
-use crate::names::Names;
+use crate::names::{Looked, Names};
 use crate::options::Options;
 use crate::readers::{ReaderPool, Took, WATCH};
 use crate::status::ATTRIBUTE;
 use engine::stats::Op;
+use entries::is_there;
 use fuser::{
     FileAttr, Generation, InitFlags, Notifier, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
     ReplyWrite,
 };
+use meta::namespace::attributes::ACL;
 use meta::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
 use node::mount::answer::{Answer, Changes, Ttl};
 use node::mount::convert::attributes;
@@ -89,7 +91,7 @@ impl FileSystem for Shared {
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
-        capabilities.extend(self.names.tree().has_acls().then_some(InitFlags::FUSE_POSIX_ACL));
+        capabilities.extend(self.names.tree.has_acls().then_some(InitFlags::FUSE_POSIX_ACL));
         capabilities.extend(self.options.passes_through().then_some(InitFlags::FUSE_PASSTHROUGH));
         Wanted { capabilities, read_ahead_bytes: self.options.read_ahead_bytes(), background_max: BACKGROUND_MAX }
     }
@@ -99,8 +101,8 @@ impl FileSystem for Shared {
     }
 
     fn ttl(&self) -> Ttl {
-        let (entry, attr) = (self.options.entry_timeout, self.options.attr_timeout);
-        Ttl { entry, directory_entry: entry, attr, directory: attr }
+        let timeout = self.options.timeout;
+        Ttl { entry: timeout, directory_entry: timeout, attr: timeout, directory: timeout }
     }
 
     fn shown(&self, id: NodeId, stat: Stat) -> FileAttr {
@@ -113,7 +115,7 @@ impl FileSystem for Shared {
     }
 
     fn forget(&self, id: NodeId, count: u64) {
-        self.names.tree().forget(id, count);
+        self.names.tree.forget(id, count);
     }
 
     fn attributes(&self, id: NodeId, _handle: Option<u64>) -> Result<FileAttr> {
@@ -152,7 +154,13 @@ impl FileSystem for Shared {
         flags: RenameFlags,
         answer: Answer<ReplyEmpty>,
     ) {
-        answer.give(Shared::rename(self, from, to, flags));
+        let rename = |tree: &Namespace| tree.rename(from.0, from.1, to.0, to.1, flags).map(|_| ());
+        let look = |tree: &Namespace| match (is_there(tree, from.0, from.1), is_there(tree, to.0, to.1)) {
+            (Ok(true), _) if !flags.contains(RenameFlags::EXCHANGE) => Looked::NotDone,
+            (Ok(false), Ok(true)) => Looked::Done(()),
+            _ => Looked::Unknown,
+        };
+        answer.give(self.names.run_or_look(Operation::Unmake, rename, look));
     }
 
     fn open(self: &Arc<Self>, caller: Caller, id: NodeId, flags: OFlags, answer: Answer<ReplyOpen>) {
@@ -170,7 +178,7 @@ impl FileSystem for Shared {
     ) {
         let made = self.made(caller, parent, name, mode, flags).and_then(|(node, stat)| {
             let handle = self.opened(node.id, flags, caller.thread, |fd| answer.register(fd));
-            let handle = handle.inspect_err(|_| self.names.tree().forget(node.id, 1))?;
+            let handle = handle.inspect_err(|_| self.names.tree.forget(node.id, 1))?;
             Ok((attributes(node.id, &stat), Generation(node.generation()), self.entered(handle, flags)))
         });
         answer.give(made);
@@ -226,7 +234,8 @@ impl FileSystem for Shared {
     }
 
     fn open_directory(&self, _uid: u32, id: NodeId) -> Result<u64> {
-        Shared::open_directory(self, id)
+        let listing = Mutex::new(self.ask(|tree| tree.list(id))?);
+        Ok(self.directories.insert(Arc::new(entries::Directory { id, listing })))
     }
 
     fn list(&self, handle: u64, read: &mut dyn FnMut(&mut Listing, &Namespace) -> Result<()>) -> Result<()> {
@@ -269,7 +278,15 @@ impl FileSystem for Shared {
         flags: XattrFlags,
         answer: Answer<ReplyEmpty>,
     ) {
-        answer.give(Shared::set_attribute(self, caller, id, name, value, flags));
+        if id == ROOT && name == ATTRIBUTE {
+            return answer.give(Err(Errno::PERM));
+        }
+        let operation = if flags.is_empty() { Operation::Write } else { Operation::Make };
+        let mut done = self.names.run(operation, |tree| tree.set_attribute(id, name, value, flags));
+        if done.is_ok() && name == ACL {
+            done = self.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_setgid(caller));
+        }
+        answer.give(done);
     }
 
     fn remove_attribute(&self, _caller: Caller, id: NodeId, name: &OsStr) -> Result<()> {

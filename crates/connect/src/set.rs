@@ -47,32 +47,18 @@ pub struct SetOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
     /// A connection could not be mounted, or cannot use the library that was requested.
-    #[error("connection {number} to {source_name} cannot {what}: {error}")]
-    Connection {
-        /// Number of the connection.
-        number: u16,
-        /// Server of the connection.
-        source_name: String,
-        /// Action that failed.
-        what: &'static str,
-        /// Error of the mount or the library.
-        error: io::Error,
-    },
-    /// The first connection broke right after its mount.
-    #[error("connection 0 broke at once")]
-    Gone,
+    #[error("{0}")]
+    Failed(String),
     /// Two connections show different directories.
-    #[error("connection {number} to {source_name} does not show the same directory as connection 0 ({first}): {why}")]
-    Different {
-        /// Number of the connection.
-        number: u16,
-        /// Server of the connection.
-        source_name: String,
-        /// Server of connection 0.
-        first: String,
-        /// Difference that was found.
-        why: String,
-    },
+    #[error("{0}")]
+    Different(String),
+}
+
+impl SetError {
+    /// The first connection broke right after its mount.
+    pub(crate) fn gone() -> SetError {
+        SetError::Failed("connection 0 broke at once".into())
+    }
 }
 
 /// State of one connection.
@@ -96,11 +82,11 @@ pub struct Connections {
     changes: Mutex<u64>,
     changed: Condvar,
     origin: Instant,
-    options: SetOptions,
+    pub(crate) options: SetOptions,
     /// Whether a file has the same inode number through each.
-    same_inodes: bool,
-    /// Whether bytes go over the library.
-    library: bool,
+    pub(crate) same_inodes: bool,
+    /// Whether bytes go over the file system's client library.
+    pub(crate) over_library: bool,
 }
 
 impl Connections {
@@ -111,7 +97,7 @@ impl Connections {
         let begun = mount_all(&*mounts, count, &mut roots)
             .and_then(|()| all_the_same(&*mounts, &roots))
             .and_then(|same| Ok((same, libraries(&*mounts, &roots, options.bytes_over)?)));
-        let (same_inodes, library) = match begun {
+        let (same_inodes, over_library) = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 let mounted = roots.len() as u16;
@@ -135,7 +121,7 @@ impl Connections {
             origin: Instant::now(),
             options,
             same_inodes,
-            library,
+            over_library,
         });
         reconnect::start(&set, workers);
         Ok(set)
@@ -144,21 +130,6 @@ impl Connections {
     /// Number of connections.
     pub fn count(&self) -> u16 {
         self.slots.len() as u16
-    }
-
-    /// Options of the connections.
-    pub fn options(&self) -> &SetOptions {
-        &self.options
-    }
-
-    /// Whether a file has the same inode number through each connection.
-    pub fn same_inodes(&self) -> bool {
-        self.same_inodes
-    }
-
-    /// Whether bytes go over the file system's client library.
-    pub fn over_library(&self) -> bool {
-        self.library
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -344,7 +315,7 @@ impl Connections {
         Status {
             policy: self.options.policy.to_string(),
             kind: self.options.kind.clone(),
-            bytes_over: if self.library { "library" } else { "mount" }.into(),
+            bytes_over: if self.over_library { "library" } else { "mount" }.into(),
             write_behind_bytes: 0,
             connections: self.slots.iter().enumerate().map(one).collect(),
         }
@@ -383,7 +354,7 @@ fn mount_all(mounts: &dyn Mounts, count: u16, roots: &mut Vec<Arc<Root>>) -> std
 }
 
 fn cannot(mounts: &dyn Mounts, number: u16, what: &'static str, error: io::Error) -> SetError {
-    SetError::Connection { number, source_name: mounts.source(number), what, error }
+    SetError::Failed(format!("connection {number} to {} cannot {what}: {error}", mounts.source(number)))
 }
 
 /// Gives each connection its library's, if requested; with `Auto`, only if it is faster. Returns whether they have
@@ -431,11 +402,10 @@ fn measured_faster(root: &Root) -> bool {
 fn all_the_same(mounts: &dyn Mounts, roots: &[Arc<Root>]) -> std::result::Result<bool, SetError> {
     let mut same_inodes = true;
     for root in &roots[1..] {
-        let different = |why| SetError::Different {
-            number: root.number,
-            source_name: mounts.source(root.number),
-            first: mounts.source(0),
-            why,
+        let different = |why| {
+            let [own, first] = [root.number, 0].map(|number| mounts.source(number));
+            let what = format!("does not show the same directory as connection 0 ({first})");
+            SetError::Different(format!("connection {} to {own} {what}: {why}", root.number))
         };
         same_inodes &= same_directory(&roots[0], root).map_err(different)?;
     }
@@ -447,7 +417,7 @@ fn all_the_same(mounts: &dyn Mounts, roots: &[Arc<Root>]) -> std::result::Result
 fn same_directory(one: &Root, other: &Root) -> std::result::Result<bool, String> {
     let (name, word) = probe_name().map_err(|error| error.to_string())?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = match openat(one.fd(), &name, flags, Mode::RUSR | Mode::WUSR) {
+    let file = match openat(&one.fd, &name, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => file,
         Err(Errno::ROFS | Errno::ACCESS | Errno::PERM | Errno::NOSPC | Errno::DQUOT) => return by_inode(one, other),
         Err(error) => return Err(format!("a probe file cannot be written: {error}")),
@@ -455,16 +425,16 @@ fn same_directory(one: &Root, other: &Root) -> std::result::Result<bool, String>
     let compared = (|| {
         write(&file, &word)?;
         let inode = fstat(&file)?.st_ino;
-        let seen = openat(other.fd(), &name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let seen = openat(&other.fd, &name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let mut found = [0; 16];
         let len = read(&seen, &mut found)?;
         Ok::<_, Errno>((
             len == 16 && found == word,
-            inode == statat(other.fd(), &name, AtFlags::SYMLINK_NOFOLLOW)?.st_ino,
+            inode == statat(&other.fd, &name, AtFlags::SYMLINK_NOFOLLOW)?.st_ino,
         ))
     })();
     drop(file);
-    let _ = unlinkat(one.fd(), &name, AtFlags::empty());
+    let _ = unlinkat(&one.fd, &name, AtFlags::empty());
     match compared {
         Ok((true, same_inodes)) => Ok(same_inodes),
         Ok((false, _)) => Err("a probe file has other bytes there".into()),
@@ -474,7 +444,7 @@ fn same_directory(one: &Root, other: &Root) -> std::result::Result<bool, String>
 }
 
 fn by_inode(one: &Root, other: &Root) -> std::result::Result<bool, String> {
-    let inode = |root: &Root| fstat(root.fd()).map(|stat| stat.st_ino).map_err(|error| error.to_string());
+    let inode = |root: &Root| fstat(&root.fd).map(|stat| stat.st_ino).map_err(|error| error.to_string());
     if inode(one)? == inode(other)? { Ok(true) } else { Err("the directory has another inode number there".into()) }
 }
 

@@ -46,7 +46,7 @@ impl Servers {
         write_behind_bytes: u64,
     ) -> std::result::Result<Box<dyn FileServer>, SetError> {
         let set = Connections::start(mounts, options)?;
-        let root = set.root(ConnectionId(0)).ok_or(SetError::Gone)?;
+        let root = set.root(ConnectionId(0)).ok_or_else(SetError::gone)?;
         let world = World::new(set, Arc::new(ObjectPaths), write_behind_bytes, THREADS);
         self.0.lock().push(world.clone());
         Ok(Box::new(Server { world, root }))
@@ -102,7 +102,7 @@ impl FileServer for Server {
 }
 
 fn directory(root: &Root) -> Result<OwnedFd> {
-    openat(root.fd(), ".", OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    openat(&root.fd, ".", OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Paths of objects, which never change.
@@ -189,7 +189,7 @@ impl Medium for Target {
     }
 
     fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>> {
-        if !self.names.tree().directory.is_found() {
+        if !self.names.tree.directory.is_found() {
             return Err(Errno::NODEV);
         }
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;

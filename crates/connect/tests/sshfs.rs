@@ -62,7 +62,7 @@ impl Sshd {
         Some(Sshd { dir, port, running })
     }
 
-    fn behind(&self, connections: u16, servers: &[&str]) -> Result<Option<Behind>, connect::StartError> {
+    fn behind(&self, connections: u16, servers: &[&str]) -> Result<Option<Behind>, node::control::Problem> {
         let path = self.dir.path();
         let option = |name: &str, value: String| format!("{name}={value}");
         let recipe = Recipe {

@@ -1,13 +1,13 @@
 //! `entrepot connect`: a plain file system over several connections, behind one mount point.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::log;
 use crate::served;
 use crate::shown::{self, Output};
-use ::connect::options::{Passthrough, WRITE_BEHIND_BYTES};
-use ::connect::set::{BytesOver, SetError, SetOptions};
+use ::connect::options::WRITE_BEHIND_BYTES;
+use ::connect::set::{BytesOver, SetOptions};
 use ::connect::status::{ATTRIBUTE, Connection};
-use ::connect::{Connected, Options, Recipe, StartError, Status};
+use ::connect::{Connected, Options, Recipe, Status};
 use clap::{Args, ValueEnum};
 use node::control::Problem;
 use policy::Time;
@@ -130,7 +130,7 @@ impl Connect {
         if self.in_background {
             served::say_started(started.as_ref().err().map(ToString::to_string));
         }
-        let connected = Arc::new(started.map_err(|error| problem(&error))?);
+        let connected = Arc::new(started?);
         if !self.in_background {
             shown::text(&format!("mounted at {}; Ctrl-C ends it\n", connected.path().display()))?;
         }
@@ -153,12 +153,8 @@ impl Connect {
                 bytes_over: self.bytes_over,
                 kind: self.kind.clone(),
             },
-            entry_timeout: self.timeout.into(),
-            attr_timeout: self.timeout.into(),
-            passthrough: match self.passthrough {
-                Pass::Auto => Passthrough::Auto,
-                Pass::Off => Passthrough::Off,
-            },
+            timeout: self.timeout.into(),
+            passthrough: matches!(self.passthrough, Pass::Auto),
             write_behind_bytes: self.write_behind,
             name: servers.to_owned(),
         }
@@ -166,19 +162,6 @@ impl Connect {
 }
 
 const HELP: &str = "see `entrepot connect --help`";
-
-fn problem(error: &StartError) -> Failure {
-    let message = error.to_string();
-    let (cause, so, next) = served::parts(&message, HELP);
-    let problem = match error {
-        StartError::Recipe(_) | StartError::Mountpoint { .. } | StartError::Set(SetError::Different { .. }) => {
-            Problem::wrong(cause)
-        }
-        StartError::Private(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Problem::denied(cause),
-        _ => Problem::failed(cause),
-    };
-    problem.so(so).try_this(next).into()
-}
 
 fn show(at: &Path, output: Output) -> Result<u8> {
     let mut value = vec![0; 64 << 10];

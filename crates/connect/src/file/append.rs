@@ -18,7 +18,7 @@ impl OpenFile {
         about_to_wait();
         let set = &world.set;
         let mut appends = self.appends.lock();
-        let until = Instant::now() + set.options().patience;
+        let until = Instant::now() + set.options.patience;
         loop {
             let on = match appends.filter(|c| set.usable() & 1 << c.0 != 0) {
                 Some(on) => set.begin(on, data.len() as u64),

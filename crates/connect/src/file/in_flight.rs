@@ -37,7 +37,7 @@ impl OpenFile {
     pub fn begin_read(self: &Arc<Self>, world: &Arc<World>, offset: u64, length: usize, answer: Answer) {
         self.queue.settle_range(&(offset..offset.saturating_add(length as u64)));
         let request = Request { direction: Direction::Read, bytes: length as u64, whole: false };
-        let chosen = if world.set.over_library() { world.set.choose_now(&self.using, request) } else { None };
+        let chosen = if world.set.over_library { world.set.choose_now(&self.using, request) } else { None };
         let Some((part, root, file)) = chosen.as_ref().and_then(|choice| self.open_over_library(world, choice)) else {
             return self.read_now(world, offset, length, chosen, answer);
         };
@@ -81,7 +81,7 @@ impl OpenFile {
         data: &Arc<D>,
         done: impl FnOnce(Result<()>) + Send + 'static,
     ) -> Begun {
-        if !world.set.over_library() {
+        if !world.set.over_library {
             return Begun::No(None);
         }
         let length = (**data).as_ref().len();

@@ -65,7 +65,7 @@ impl OpenFile {
             Some(part) => part,
             None => self.whole(set, direction, bytes, not)?,
         };
-        let until = Instant::now() + set.options().patience;
+        let until = Instant::now() + set.options.patience;
         about_to_wait();
         loop {
             let (root, began) = (set.root(part.connection), Instant::now());

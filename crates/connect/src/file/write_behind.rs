@@ -35,7 +35,7 @@ pub(crate) struct WriteBehind {
     queues: Mutex<HashMap<NodeId, Weak<Queue>>>,
     config: BehindConfig,
     /// Maximum of bytes kept for all files together; 0 disables write-behind.
-    room_bytes: u64,
+    pub room_bytes: u64,
     taken: Mutex<u64>,
     given: Condvar,
     senders: Arc<Slow>,
@@ -121,11 +121,6 @@ impl WriteBehind {
     /// Returns whether write-behind is on.
     pub fn is_on(&self) -> bool {
         self.room_bytes > 0
-    }
-
-    /// Maximum of bytes kept for all files together.
-    pub fn room_bytes(&self) -> u64 {
-        self.room_bytes
     }
 
     /// Returns the queue of a file that is being opened.

@@ -4,13 +4,11 @@ use super::Shared;
 use crate::broken::is_broken;
 use crate::names::Looked;
 use crate::opened::Opened;
-use crate::status::ATTRIBUTE;
-use meta::namespace::attributes::ACL;
-use meta::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
+use meta::namespace::{Caller, Listing, Namespace, NodeId};
 use node::mount::answer::Changes;
 use parking_lot::Mutex;
 use policy::connections::Operation;
-use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
+use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::{Errno, Result};
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -19,8 +17,8 @@ use std::sync::Arc;
 
 /// An open directory. When its connection breaks it is reopened and continues at the same position.
 pub struct Directory {
-    id: NodeId,
-    listing: Mutex<Listing>,
+    pub id: NodeId,
+    pub listing: Mutex<Listing>,
 }
 
 impl Shared {
@@ -36,16 +34,6 @@ impl Shared {
             Err(_) => Looked::Unknown,
         };
         self.names.run_or_look(Operation::Unmake, unmake, look)
-    }
-
-    pub fn rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: RenameFlags) -> Result<()> {
-        let rename = |tree: &Namespace| tree.rename(from.0, from.1, to.0, to.1, flags).map(|_| ());
-        let look = |tree: &Namespace| match (is_there(tree, from.0, from.1), is_there(tree, to.0, to.1)) {
-            (Ok(true), _) if !flags.contains(RenameFlags::EXCHANGE) => Looked::NotDone,
-            (Ok(false), Ok(true)) => Looked::Done(()),
-            _ => Looked::Unknown,
-        };
-        self.names.run_or_look(Operation::Unmake, rename, look)
     }
 
     /// Returns attributes by name; of an unlinked file, through an open descriptor.
@@ -100,22 +88,17 @@ impl Shared {
         match self.names.run(Operation::Write, |tree| change(tree, None)) {
             Err(error @ (Errno::NOENT | Errno::STALE)) => {
                 let file = self.nameless(id).ok_or(error)?;
-                change(self.names.tree(), Some(file.mounted()))
+                change(&self.names.tree, Some(file.mounted()))
             }
             done => done,
         }
-    }
-
-    pub fn open_directory(&self, id: NodeId) -> Result<u64> {
-        let listing = Mutex::new(self.ask(|tree| tree.list(id))?);
-        Ok(self.directories.insert(Arc::new(Directory { id, listing })))
     }
 
     /// Runs an operation on an open directory; if its connection broke, on the same directory over another one.
     pub fn listed(&self, handle: u64, act: &mut dyn FnMut(&mut Listing, &Namespace) -> Result<()>) -> Result<()> {
         let directory = self.directories.get(handle).ok_or(Errno::BADF)?;
         let mut listing = directory.listing.lock();
-        match act(&mut listing, self.names.tree()) {
+        match act(&mut listing, &self.names.tree) {
             Err(error) if is_broken(error) || matches!(error, Errno::STALE | Errno::XDEV | Errno::BADFD) => {
                 let again = RefCell::new((&mut *listing, act));
                 self.ask(|tree| {
@@ -127,29 +110,10 @@ impl Shared {
             done => done,
         }
     }
-
-    pub fn set_attribute(
-        &self,
-        caller: Caller,
-        id: NodeId,
-        name: &OsStr,
-        value: &[u8],
-        flags: XattrFlags,
-    ) -> Result<()> {
-        if id == ROOT && name == ATTRIBUTE {
-            return Err(Errno::PERM);
-        }
-        let operation = if flags.is_empty() { Operation::Write } else { Operation::Make };
-        self.names.run(operation, |tree| tree.set_attribute(id, name, value, flags))?;
-        if name == ACL {
-            return self.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_setgid(caller));
-        }
-        Ok(())
-    }
 }
 
 /// Returns whether a name exists.
-fn is_there(tree: &Namespace, parent: NodeId, name: &OsStr) -> Result<bool> {
+pub(super) fn is_there(tree: &Namespace, parent: NodeId, name: &OsStr) -> Result<bool> {
     match tree.lookup(parent, name) {
         Ok((node, _)) => {
             tree.forget(node.id, 1);

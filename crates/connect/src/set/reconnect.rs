@@ -135,7 +135,7 @@ fn mount(set: &Connections, number: u16, generation: u64) -> Result<Root, String
     let fd = set.mounts.mount(number).map_err(|error| error.to_string())?;
     let fresh = Root::new(fd, number, generation).map_err(|error| error.to_string());
     let with_library = |root: Root| {
-        if set.over_library() {
+        if set.over_library {
             root.set_client(set.mounts.client(number).map_err(|error| error.to_string())?);
         }
         Ok(root)

@@ -2,6 +2,7 @@
 
 use connect::set::{BytesOver, SetOptions};
 use connect::{Connected, Options, Recipe, Status};
+use node::control::Problem;
 use policy::Time;
 use policy::connections::{LinkConfig, Policy};
 use std::fs;
@@ -31,9 +32,8 @@ pub fn options(connections: u16, policy: Policy, kind: &str) -> Options {
             bytes_over: BytesOver::Mount,
             kind: kind.into(),
         },
-        entry_timeout: moment,
-        attr_timeout: moment,
-        passthrough: Default::default(),
+        timeout: moment,
+        passthrough: true,
         write_behind_bytes: connect::options::WRITE_BEHIND_BYTES,
         name: "test".into(),
     }
@@ -53,11 +53,7 @@ impl Behind {
         Behind::try_start(dir, recipe, options).unwrap()
     }
 
-    pub fn try_start(
-        dir: tempfile::TempDir,
-        recipe: Recipe,
-        options: Options,
-    ) -> Result<Option<Behind>, connect::StartError> {
+    pub fn try_start(dir: tempfile::TempDir, recipe: Recipe, options: Options) -> Result<Option<Behind>, Problem> {
         if !rustix::process::geteuid().is_root()
             || fs::File::options().read(true).write(true).open("/dev/fuse").is_err()
         {
