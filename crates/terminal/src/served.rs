@@ -1,38 +1,31 @@
 //! Shared by commands that serve a mount point by themselves: start in the background, end on a signal, report of a
 //! failed start.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::{shown, signals};
 use node::control::{Problem, exit};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 
-/// Line that the background process prints once it serves.
-const MOUNTED: &str = "mounted";
-
-/// Starts the same program in the background and waits for its report. `places` are the arguments that are paths: the
+/// Starts the same program in the background, as [`detached`] does. `places` are the arguments that are paths: the
 /// child runs in `/`, so it gets them as absolute paths.
-pub fn in_the_background(places: &[&Path], mountpoint: &Path, help: &str) -> Result<u8> {
+pub fn in_the_background(places: &[&Path], help: &str) -> Result<u8> {
     let own = |word: &OsStr| word == "--detach" || places.iter().any(|place| place.as_os_str() == word);
     let mut words: Vec<OsString> = std::env::args_os().skip(1).filter(|word| !own(word)).collect();
     words.extend(["--in-background".into(), "--".into()]);
     for place in places {
         words.push(std::path::absolute(place)?.into());
     }
-    let (_, line) = started(words)?;
-    if line.trim_end() == MOUNTED {
-        shown::text(&format!("mounted at {}\n", mountpoint.display()))?;
-        return Ok(0);
-    }
-    let (cause, so, next) = parts(line.trim_end(), help);
-    Err(Problem::new(exit::FAILED, cause).so(so).try_this(next).into())
+    detached(words, "the file system", help)
 }
 
-/// Starts the same program with these arguments, and waits for a line from it.
-pub fn started(arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> io::Result<(Child, String)> {
+/// Starts the same program in the background with these arguments, and waits for the report of [`announce`]. `next` is
+/// the next step for a user whose `what` was not mounted by a process that ended without a report.
+pub fn detached(arguments: impl IntoIterator<Item: AsRef<OsStr>>, what: &str, next: &str) -> Result<u8> {
     let mut command = Command::new(std::env::current_exe()?);
     // The child must keep neither a directory nor a terminal busy.
     command.args(arguments).current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -41,15 +34,31 @@ pub fn started(arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> io::Result<(
     if let Some(out) = child.stdout.take() {
         BufReader::new(out).read_line(&mut line)?;
     }
-    Ok((child, line))
+    if let Ok(started) = serde_json::from_str::<Result<PathBuf>>(&line) {
+        shown::text(&format!("mounted at {}\n", started?.display()))?;
+        return Ok(0);
+    }
+    let ended = child.wait()?;
+    let problem = Problem::failed(format!("the daemon ended before {what} was mounted ({ended})"));
+    Err(problem.so(format!("{what} is not mounted")).try_this(next).into())
 }
 
-/// Reports the result of the start from the background process, in one line for the waiting parent.
-pub fn say_started(failure: Option<String>) {
-    let word = failure.unwrap_or_else(|| MOUNTED.into()).replace('\n', " ");
+/// Reports the mount point or the failure of a start: from a process in the background to its parent, else to the
+/// user.
+pub fn announce<T>(started: Result<T>, mount_point: fn(&T) -> &Path, in_background: bool) -> Result<T> {
+    if !in_background {
+        let started = started?;
+        shown::text(&format!("mounted at {}; Ctrl-C ends it\n", mount_point(&started).display()))?;
+        return Ok(started);
+    }
+    let mut line = serde_json::to_vec(&started.as_ref().map(mount_point)).map_err(io::Error::from)?;
+    line.push(b'\n');
     let mut out = io::stdout().lock();
-    // The parent may be gone; the mount is served all the same.
-    drop(writeln!(out, "{word}").and_then(|()| out.flush()));
+    // An error is ignored: without the parent the mount is served all the same.
+    drop(out.write_all(&line).and_then(|()| out.flush()));
+    let nowhere = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&nowhere).map_err(io::Error::from)?;
+    started.map_err(|_| Failure::Said(exit::FAILED))
 }
 
 /// Splits a message into cause, consequence and next step: `cause; consequence. Next step`.

@@ -1,6 +1,6 @@
 //! `entrepot connect`: a plain file system over several connections, behind one mount point.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::log;
 use crate::served;
 use crate::shown::{self, Output};
@@ -116,7 +116,7 @@ impl Connect {
             return Err(Problem::wrong("servers and a mount point are needed").try_this(HELP).into());
         };
         if self.detach {
-            return served::in_the_background(&[mountpoint], mountpoint, HELP);
+            return served::in_the_background(&[mountpoint], HELP);
         }
         if self.in_background {
             // Detach from the session of the parent, so that its signals do not reach us.
@@ -126,14 +126,8 @@ impl Connect {
         }
         let split = |text: &str| text.split(',').map(|server| server.trim().to_owned()).collect();
         let recipe = Recipe { kind: self.kind.clone(), servers: split(servers), options: self.options.clone() };
-        let started = Connected::start(recipe, mountpoint, self.options(servers));
-        if self.in_background {
-            served::say_started(started.as_ref().err().map(ToString::to_string));
-        }
-        let connected = Arc::new(started?);
-        if !self.in_background {
-            shown::text(&format!("mounted at {}; Ctrl-C ends it\n", connected.path().display()))?;
-        }
+        let started = Connected::start(recipe, mountpoint, self.options(servers)).map_err(Failure::from);
+        let connected = Arc::new(served::announce(started, Connected::path, self.in_background)?);
         served::end_on_signal(&connected, Connected::unmount, Connected::detach)?;
         let status = connected.wait()?;
         if !self.in_background {

@@ -11,18 +11,16 @@ use crate::inputs_on_volume;
 use crate::jobs_in_numbers;
 use crate::jobs_on_volume::JobsOnVolume;
 use crate::promises_on_volume;
-use crate::{log, served, shown};
+use crate::{log, served};
 use ::connect::Servers;
 use clap::Args;
 use endpoint::{Endpoint, Listening};
 use engine::volume::{self, Config};
 use jobs::arrivals::Arrivals;
 use jobs::known::KnownJobs;
-use node::control::{ENVIRONMENT, Problem, exit, socket_of};
+use node::control::{ENVIRONMENT, Problem, socket_of};
 use node::daemon::{Core, Daemon, Ending, Starting};
 use policy::schedule::just_in_time;
-use std::fs::File;
-use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -66,25 +64,19 @@ impl Up {
         if self.detach {
             return detach(&file, &self.at);
         }
-        if self.in_background {
-            return match start(&file, &self.at, true) {
-                Ok(running) => {
-                    // Called only after the mount: until then an automounter admits only its own process group to the
-                    // mount point. It fails only for a session leader, which needs no new session.
-                    let _ = rustix::process::setsid();
-                    report(&Ok(running.daemon.mount_point().to_path_buf()))?;
-                    running.serve()
-                }
-                Err(failure) => {
-                    report(&Err(failure))?;
-                    Ok(exit::FAILED)
-                }
-            };
+        if !self.in_background {
+            log::to_stderr()?;
         }
-        log::to_stderr()?;
-        let running = start(&file, &self.at, false)?;
-        shown::text(&format!("mounted at {}; Ctrl-C ends it\n", running.daemon.mount_point().display()))?;
-        tell_systemd("READY=1");
+        let started = start(&file, &self.at, self.in_background);
+        if self.in_background && started.is_ok() {
+            // Called only after the mount: until then an automounter admits only its own process group to the mount
+            // point. It fails only for a session leader, which needs no new session.
+            let _ = rustix::process::setsid();
+        }
+        let running = served::announce(started, |running| running.daemon.mount_point(), self.in_background)?;
+        if !self.in_background {
+            tell_systemd("READY=1");
+        }
         running.serve()
     }
 }
@@ -102,37 +94,13 @@ fn tell_systemd(word: &str) {
     }
 }
 
-/// Starts the same program in the background, and waits for its `StartReport`.
+/// Starts the same program in the background, and waits for its report.
 pub fn detach(file: &Path, at: &Path) -> Result<u8> {
     // Errors of the configuration are printed by this process, before a child is started.
     Config::load(file)?;
     let (file, at) = (std::path::absolute(file)?, std::path::absolute(at)?);
     let words = ["up".as_ref(), file.as_os_str(), "--at".as_ref(), at.as_os_str(), "--in-background".as_ref()];
-    let (mut child, line) = served::started(words)?;
-    match serde_json::from_str::<Result<PathBuf>>(&line) {
-        Ok(started) => {
-            shown::text(&format!("mounted at {}\n", started?.display()))?;
-            Ok(0)
-        }
-        Err(_) => {
-            let ended = child.wait()?;
-            let problem = Problem::failed(format!("the daemon ended before the volume was mounted ({ended})"));
-            let next = "see STATE/daemon.log, or run it without --detach to see its log here";
-            Err(problem.so("the volume is not mounted").try_this(next).into())
-        }
-    }
-}
-
-/// Sends the mount point, or the failure, to the parent, and closes the pipe.
-fn report(started: &Result<PathBuf>) -> Result<()> {
-    let mut line = serde_json::to_vec(started).map_err(std::io::Error::from)?;
-    line.push(b'\n');
-    let mut out = std::io::stdout().lock();
-    // An error is ignored: without the parent the volume is served all the same.
-    drop(out.write_all(&line).and_then(|()| out.flush()));
-    let nowhere = File::options().write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdout(&nowhere).map_err(std::io::Error::from)?;
-    Ok(())
+    served::detached(words, "the volume", "see STATE/daemon.log, or run it without --detach to see its log here")
 }
 
 /// A volume that is mounted, with its jobs.

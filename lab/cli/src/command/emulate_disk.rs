@@ -107,7 +107,7 @@ impl EmulateDisk {
     pub fn run(self) -> Result<u8> {
         let options = self.options()?;
         if self.detach {
-            return served::in_the_background(&[&self.backing, &self.mountpoint], &self.mountpoint, HELP);
+            return served::in_the_background(&[&self.backing, &self.mountpoint], HELP);
         }
         if !self.in_background {
             log::to_stderr()?;
@@ -118,16 +118,11 @@ impl EmulateDisk {
             tracing::debug!(%error, "no precedence over other processes");
         }
         let started = EmulatedDisk::start(&self.backing, &self.mountpoint, options);
-        if self.in_background {
-            served::say_started(started.as_ref().err().map(ToString::to_string));
-        }
-        let disk = Arc::new(started.map_err(|error| problem(&error))?);
+        let started = started.map_err(|error| problem(&error));
         if self.check {
-            return self.check(&disk);
+            return self.check(&started?);
         }
-        if !self.in_background {
-            shown::text(&format!("mounted at {}; Ctrl-C ends it\n", disk.path().display()))?;
-        }
+        let disk = Arc::new(served::announce(started, EmulatedDisk::path, self.in_background)?);
         served::end_on_signal(&disk, EmulatedDisk::unmount, EmulatedDisk::detach)?;
         let figures = disk.wait()?;
         if !self.in_background {
