@@ -1,6 +1,6 @@
 //! Values of options that several commands read.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -10,6 +10,14 @@ where
     T: DeserializeOwned + Clone + Send + Sync + 'static,
 {
     known.into().try_map(|word| serde_json::from_value::<T>(Value::from(word)))
+}
+
+/// As [`word`], with a help text for each of the words.
+pub fn explained<T>(known: &'static [(&'static str, &'static str)]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    word(known.iter().map(|(word, help)| PossibleValue::new(*word).help(*help)).collect::<Vec<_>>())
 }
 
 /// A number of bytes.

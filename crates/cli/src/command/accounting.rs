@@ -5,8 +5,9 @@ use crate::failure::Result;
 use crate::shown::{self, bytes, moment_ms};
 use crate::table::{self, Cell, Column, Output, column};
 use crate::users;
+use crate::values;
+use clap::Args;
 use clap::builder::ValueParser;
-use clap::{Args, ValueEnum};
 use node::control::answers::{self, JobAccount, JobNumber, UserAccount};
 use node::control::{Accounting as Asked, AccountingBy, Request};
 use serde::Serialize;
@@ -26,8 +27,8 @@ EXAMPLES:
   entrepot accounting --since 2026-11-01 --until 2026-11-30 --output csv > november.csv")]
 pub struct Accounting {
     /// Key of the rows.
-    #[arg(long, value_enum, default_value = "user")]
-    by: By,
+    #[arg(long, value_parser = values::explained::<AccountingBy>(KEYS), default_value = "user")]
+    by: AccountingBy,
     /// The first day, such as `2026-11-01`.
     #[arg(long, value_name = "DAY", value_parser = day())]
     since: Option<u64>,
@@ -42,13 +43,8 @@ pub struct Accounting {
     output: Output,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
-    /// Users, by number and name.
-    User,
-    /// Jobs, by number and name.
-    Job,
-}
+/// Keys of the rows.
+const KEYS: &[(&str, &str)] = &[("user", "Users, by number and name"), ("job", "Jobs, by number and name")];
 
 fn day() -> ValueParser {
     ValueParser::from(|text: &str| shown::day(text).ok_or("give a day, such as `2026-11-01`"))
@@ -56,12 +52,8 @@ fn day() -> ValueParser {
 
 impl Accounting {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let by = match self.by {
-            By::User => AccountingBy::User,
-            By::Job => AccountingBy::Job,
-        };
         let uid = self.user.as_deref().map(users::number_of).transpose()?;
-        let asked = Asked { by, since_day: self.since, until_day: self.until, uid };
+        let asked = Asked { by: self.by, since_day: self.since, until_day: self.until, uid };
         let mut answer: answers::Accounting = context.ask_store(&Request::Accounting(asked))?;
         // Each name is looked up once.
         let mut names: BTreeMap<u32, String> = BTreeMap::new();

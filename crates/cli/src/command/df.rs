@@ -5,7 +5,8 @@ use crate::connect::{Context, Inside};
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use crate::users;
-use clap::{Args, ValueEnum};
+use crate::values;
+use clap::Args;
 use node::control::answers::{Space, SpaceRow, Sum, Targets, read};
 use node::control::{Client, Request, SpaceBy};
 use std::path::PathBuf;
@@ -26,8 +27,8 @@ EXAMPLES:
   entrepot df --by dir --output json")]
 pub struct Df {
     /// Key to sum files by.
-    #[arg(long, value_enum)]
-    by: Option<By>,
+    #[arg(long, value_parser = values::explained::<SpaceBy>(KEYS))]
+    by: Option<SpaceBy>,
     /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
@@ -36,15 +37,9 @@ pub struct Df {
     dir: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
-    /// Owner of the files.
-    User,
-    /// Time since the last use.
-    Age,
-    /// Directories directly below DIR.
-    Dir,
-}
+/// Keys to sum files by.
+const KEYS: &[(&str, &str)] =
+    &[("user", "Owner of the files"), ("age", "Time since the last use"), ("dir", "Directories directly below DIR")];
 
 impl Df {
     pub fn run(self, context: &Context) -> Result<u8> {
@@ -53,7 +48,6 @@ impl Df {
             return Ok(0);
         };
         let Inside { volume, path } = context.inside_or_root(self.dir.as_deref())?;
-        let by = by.into();
         let asked = Request::Space { path, by };
         let mut space: Space = read(Client::connect(&volume.socket())?.ask(&asked, &mut |_| {})?)?;
         for row in &mut space.rows {
@@ -62,16 +56,6 @@ impl Df {
         let unread = space.unread;
         shown::value(self.output, &space, |space| files(by, &space.rows))?;
         Ok(super::code_of_unread(unread))
-    }
-}
-
-impl From<By> for SpaceBy {
-    fn from(by: By) -> SpaceBy {
-        match by {
-            By::User => SpaceBy::User,
-            By::Age => SpaceBy::Age,
-            By::Dir => SpaceBy::Dir,
-        }
     }
 }
 

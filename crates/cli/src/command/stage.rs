@@ -4,7 +4,8 @@ use crate::command::work;
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
-use clap::{Args, Subcommand, ValueEnum};
+use crate::values;
+use clap::{Args, Subcommand};
 use engine::source::{Identity, JOB_VARIABLE, means_directory};
 use engine::stage::{
     Algorithm, BadLine, Checksum, Chosen, Compare, Looked, ManifestIn, Pattern, Row, StageError, StageIn, StageOut,
@@ -125,8 +126,9 @@ struct Out {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "path"])]
     manifest: Option<PathBuf>,
     /// Check at the destination before the copy gets its name.
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "content")]
-    verify: Verify,
+    #[arg(long, value_name = "WHAT", default_value = "content")]
+    #[arg(value_parser = values::explained::<Compare>(COMPARISONS))]
+    verify: Compare,
     /// Only files of a directory that match: `*.nc`, `maps/**`. May be given several times.
     #[arg(long, value_name = "PATTERN", conflicts_with = "manifest")]
     include: Vec<Pattern>,
@@ -140,13 +142,8 @@ struct Out {
     how: TransferOptions,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Verify {
-    /// The checksum of all bytes, read back
-    Content,
-    /// The size alone
-    Size,
-}
+/// Comparisons at the destination.
+const COMPARISONS: &[(&str, &str)] = &[("content", "The checksum of all bytes, read back"), ("size", "The size alone")];
 
 #[derive(Debug, Args)]
 struct TransferOptions {
@@ -241,14 +238,10 @@ impl Out {
             inside.push((context.inside(&path)?, uri));
         }
         let (mut all, mut looked) = (Staged::default(), Looked::default());
-        let compare = match self.verify {
-            Verify::Content => Compare::Content,
-            Verify::Size => Compare::Size,
-        };
         let chosen = Chosen { include: self.include, exclude: self.exclude };
         for (from, uri) in inside {
             let (limit, identity) = (self.how.limit, identity.clone());
-            let what = StageOut { path: from.path, uri, compare, chosen: chosen.clone() };
+            let what = StageOut { path: from.path, uri, compare: self.verify, chosen: chosen.clone() };
             let mut client = Client::connect(&from.volume.socket())?;
             if self.dry_run {
                 let answer =
