@@ -67,8 +67,9 @@ pub struct Board {
     pub above: usize,
     /// Note about a failure.
     pub note: Option<String>,
-    before: Option<Moment>,
-    now: Moment,
+    /// Moment to compare with.
+    pub before: Option<Moment>,
+    pub now: Moment,
     names: BTreeMap<u32, String>,
 }
 
@@ -84,14 +85,6 @@ impl Board {
         let before = std::mem::replace(&mut self.now, moment);
         self.before = Some(before).filter(|before| before.top.uptime_ns < self.now.top.uptime_ns);
         self.note = self.now.note();
-    }
-
-    pub fn now(&self) -> &Moment {
-        &self.now
-    }
-
-    pub fn before(&self) -> Option<&Moment> {
-        self.before.as_ref()
     }
 
     /// Time that the numbers cover.

@@ -47,13 +47,13 @@ pub fn text(board: &Board) -> String {
 }
 
 fn head(board: &Board) -> Vec<String> {
-    let (top, over) = (&board.now().top, board.over());
+    let (top, over) = (&board.now.top, board.over());
     let node = match top.nodes {
         0 | 1 => format!("on {}", plain(&top.host)),
         nodes => format!("as node {} sees it, 1 of {nodes} nodes", plain(&top.host)),
     };
     let up = span_s(top.uptime_ns / 1_000_000_000);
-    let before = board.before().map_or_else(Count::default, |before: &Moment| Count::from(&before.top.all));
+    let before = board.before.as_ref().map_or_else(Count::default, |before: &Moment| Count::from(&before.top.all));
     let all = Count::from(&top.all).since(before);
     let each = if over.0.is_some() { "/s" } else { "" };
     let span = match over.0 {

@@ -150,13 +150,13 @@ fn text(heading: &str) -> Column {
 
 fn users(board: &Board) -> (Vec<Column>, Vec<Row>) {
     let over = board.over();
-    let before = known(board.before(), |moment| &moment.top.users, |user: &UserCounts| user.uid);
+    let before = known(board.before.as_ref(), |moment| &moment.top.users, |user: &UserCounts| user.uid);
     let row = |user: &UserCounts| {
         let count = Count::from(user).since(at(before.as_ref(), &user.uid));
         let name = user.uid.map_or_else(|| "others".into(), |uid| board.name_of(uid));
         Row { cells: [vec![plain(&name)], over.cells(count).to_vec()].concat(), name, count }
     };
-    ([vec![text("user")], over.headings().to_vec()].concat(), board.now().top.users.iter().map(row).collect())
+    ([vec![text("user")], over.headings().to_vec()].concat(), board.now.top.users.iter().map(row).collect())
 }
 
 /// Earlier count of a key; zero if there is none.
@@ -166,8 +166,8 @@ fn at<K: Eq + Hash>(before: Option<&HashMap<K, Count>>, key: &K) -> Count {
 
 fn files(board: &Board) -> (Vec<Column>, Vec<Row>) {
     let over = board.over();
-    let before = known(board.before(), |moment| &moment.top.files, |file: &FileCounts| file.inode);
-    let were_all = board.before().is_none_or(|before| before.top.all_files);
+    let before = known(board.before.as_ref(), |moment| &moment.top.files, |file: &FileCounts| file.inode);
+    let were_all = board.before.as_ref().is_none_or(|before| before.top.all_files);
     let row = |file: &FileCounts| {
         let now = Count::from(file);
         let count = match before.as_ref().is_some_and(|before| before.contains_key(&file.inode)) || were_all {
@@ -180,22 +180,22 @@ fn files(board: &Board) -> (Vec<Column>, Vec<Row>) {
         Row { cells: [&over.cells(count)[..], &about, &[plain(&name)]].concat(), name, count }
     };
     let about = [("size".to_owned(), true), ("open".to_owned(), true), text("owner"), text("lies on"), text("path")];
-    ([over.headings().to_vec(), about.to_vec()].concat(), board.now().top.files.iter().map(row).collect())
+    ([over.headings().to_vec(), about.to_vec()].concat(), board.now.top.files.iter().map(row).collect())
 }
 
 fn targets(board: &Board) -> (Vec<Column>, Vec<Row>) {
     let over = board.over();
-    let before = known(board.before(), |moment| &moment.top.targets, |target: &TargetCounts| target.id);
+    let before = known(board.before.as_ref(), |moment| &moment.top.targets, |target: &TargetCounts| target.id);
     let row = |target: &TargetCounts| {
         let count = Count::from(target).since(at(before.as_ref(), &target.id));
-        let tier = board.now().top.tiers.get(usize::from(target.tier)).cloned().unwrap_or_default();
+        let tier = board.now.top.tiers.get(usize::from(target.tier)).cloned().unwrap_or_default();
         let used = target.total_bytes.saturating_sub(target.free_bytes);
         let full = (used * 100).checked_div(target.total_bytes).map_or("-".into(), |percent| format!("{percent} %"));
         let about = [plain(&target.name), plain(&tier), target.state.clone(), full];
         Row { cells: [&about[..], &over.cells(count)].concat(), name: target.name.clone(), count }
     };
     let about = [text("target"), text("tier"), text("state"), ("full".to_owned(), true)];
-    ([about.to_vec(), over.headings().to_vec()].concat(), board.now().top.targets.iter().map(row).collect())
+    ([about.to_vec(), over.headings().to_vec()].concat(), board.now.top.targets.iter().map(row).collect())
 }
 
 type JobKey = (Option<String>, Option<String>, u64);
@@ -206,10 +206,11 @@ fn jobs(board: &Board) -> (Vec<Column>, Vec<Row>) {
     let staged = |job: &Job| Count { read_bytes: job.staging.map_or(0, |s| s.done_bytes), ..Count::default() };
     let list = |moment: &Moment| moment.jobs.clone();
     let before: Option<HashMap<JobKey, Count>> = board
-        .before()
+        .before
+        .as_ref()
         .and_then(list)
         .map(|jobs| jobs.iter().filter(|job| job.staging.is_some()).map(|job| (key(job), staged(job))).collect());
-    let now = list(board.now()).unwrap_or_default();
+    let now = list(&board.now).unwrap_or_default();
     let on_hosts = now.iter().any(|job| job.host.is_some());
     let row = |job: &Job| {
         let known = before.as_ref().and_then(|before| before.get(&key(job)));
