@@ -28,7 +28,7 @@ pub use crate::block::{
 };
 pub use config::LevelConfig;
 pub use event::{Action, Event, Fetch, FetchId, Logged, Outcome};
-pub use level::{Level, Violation};
+pub use level::Level;
 pub use stats::{Stats, StreamStats};
 
 /// Largest number of blocks of a level: slots are numbered in 32 bits with room for marks.

@@ -18,7 +18,7 @@ impl BlockCache {
     /// Whether the invariants hold, the level's own included; takes time linear in the size.
     pub fn check(&self) -> std::result::Result<(), String> {
         let inner = self.inner.lock();
-        inner.level.check().map_err(|violation| violation.to_string())?;
+        inner.level.check()?;
         let flying: usize = inner.flying.values().filter(|f| f.keep).map(|f| f.span.len as usize).sum();
         let (resident, used) = (inner.frames.resident(), inner.level.inventory() as usize);
         if resident + flying != used {

@@ -28,7 +28,6 @@ use crate::prefetch::{Ahead, Algorithm, Prefetch, Prefetcher};
 use crate::time::Time;
 use plan::Plan;
 use std::collections::VecDeque;
-use std::fmt;
 use tally::Tally;
 
 /// State machine of one cache level.
@@ -133,10 +132,10 @@ impl<A: Algorithm> Level<A> {
     }
 
     /// Checks the invariants; takes time linear in the capacity.
-    pub fn check(&self) -> Result<(), Violation> {
-        self.pages.check(self.frames_used()).map_err(Violation)?;
-        self.prefetcher.check(&self.pages).map_err(Violation)?;
-        self.stats.check().map_err(Violation)
+    pub fn check(&self) -> Result<(), String> {
+        let lists = self.pages.check(self.frames_used());
+        let all = lists.and_then(|()| self.prefetcher.check(&self.pages)).and_then(|()| self.stats.check());
+        all.map_err(|why| format!("a cache level broke its invariant: {why}"))
     }
 
     /// Drops blocks that changed or were removed.
@@ -188,15 +187,3 @@ impl<A: Algorithm> Machine for Level<A> {
         Some(action)
     }
 }
-
-/// Broken invariant: a bug of ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation(pub String);
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a cache level broke its invariant: {}", self.0)
-    }
-}
-
-impl std::error::Error for Violation {}

@@ -23,8 +23,7 @@ use std::str::FromStr;
 pub struct Share(u64);
 
 /// Error for text that is no [`Share`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoShare;
+const NO_SHARE: &str = "not a number from 0 with at most six digits behind the point, nor `inf`";
 
 const ONE: u64 = 1_000_000;
 
@@ -53,22 +52,23 @@ impl Share {
 }
 
 impl FromStr for Share {
-    type Err = NoShare;
+    type Err = &'static str;
 
     /// Parses `0.2`, `2`, `inf`; at most six digits after the point.
-    fn from_str(text: &str) -> Result<Share, NoShare> {
+    fn from_str(text: &str) -> Result<Share, &'static str> {
         if text.eq_ignore_ascii_case("inf") {
             return Ok(Share::INFINITE);
         }
         let (whole, part) = text.split_once('.').unwrap_or((text, ""));
         let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
         if !digits(whole) || !digits(part) || part.len() > 6 || whole.len() + part.len() == 0 {
-            return Err(NoShare);
+            return Err(NO_SHARE);
         }
         let number = |s: &str| if s.is_empty() { Ok(0) } else { s.parse::<u64>() };
-        let (whole, part) = (number(whole).map_err(|_| NoShare)?, number(&format!("{part:0<6}")).map_err(|_| NoShare)?);
-        let millionths = whole.checked_mul(ONE).and_then(|w| w.checked_add(part)).ok_or(NoShare)?;
-        if millionths == u64::MAX { Err(NoShare) } else { Ok(Share(millionths)) }
+        let (whole, part) =
+            (number(whole).map_err(|_| NO_SHARE)?, number(&format!("{part:0<6}")).map_err(|_| NO_SHARE)?);
+        let millionths = whole.checked_mul(ONE).and_then(|w| w.checked_add(part)).ok_or(NO_SHARE)?;
+        if millionths == u64::MAX { Err(NO_SHARE) } else { Ok(Share(millionths)) }
     }
 }
 
@@ -84,14 +84,6 @@ impl fmt::Display for Share {
         }
     }
 }
-
-impl fmt::Display for NoShare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a number from 0 with at most six digits behind the point, nor `inf`")
-    }
-}
-
-impl std::error::Error for NoShare {}
 
 /// Limit that the sum of the window's nodes must exceed: `max(R, alpha * S)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +162,7 @@ mod tests {
         assert_eq!(share(".5"), share("0.50"));
         assert_eq!(share("INF"), Share::INFINITE);
         for text in ["", ".", "-1", "1e3", "0.0000001", "a", "99999999999999999999", "1.2.3", "nan"] {
-            assert_eq!(text.parse::<Share>(), Err(NoShare), "{text}");
+            assert_eq!(text.parse::<Share>(), Err(NO_SHARE), "{text}");
         }
     }
 

@@ -10,30 +10,12 @@
 //! Every error names its line.
 
 use super::fuzzy::{Inference, Is, Membership, Rule, Rules, Variable};
-use std::fmt;
 
 /// Rules of the paper.
 pub const PAPER: &str = include_str!("paper.rules");
 
 /// Our rules, the default of adaptive volumes.
 pub const ADAPTIVE: &str = include_str!("adaptive.rules");
-
-/// Error in a rule file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleError {
-    /// Line number, from 1.
-    pub line: usize,
-    /// The mistake, and the correct form.
-    pub what: String,
-}
-
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
-    }
-}
-
-impl std::error::Error for RuleError {}
 
 /// Block of terms that a line belongs to.
 #[derive(Clone, Copy)]
@@ -44,13 +26,13 @@ enum Block {
 }
 
 /// Parses a rule file.
-pub fn parse(text: &str) -> Result<Rules, RuleError> {
+pub fn parse(text: &str) -> Result<Rules, String> {
     let mut rules = Rules::default();
     let mut block = Block::None;
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or("");
         let words: Vec<&str> = line.split_whitespace().collect();
-        let wrong = |what: String| RuleError { line: number + 1, what };
+        let wrong = |what: String| format!("line {}: {what}", number + 1);
         match words.as_slice() {
             [] => {}
             ["inference", "product"] => rules.inference = Inference::Product,
@@ -143,8 +125,8 @@ fn number(text: &str) -> Result<f64, String> {
 }
 
 /// Checks for mistakes that no single line shows.
-fn complete(rules: Rules, lines: usize) -> Result<Rules, RuleError> {
-    let wrong = |what: String| RuleError { line: lines.max(1), what };
+fn complete(rules: Rules, lines: usize) -> Result<Rules, String> {
+    let wrong = |what: String| format!("line {}: {what}", lines.max(1));
     if rules.rules.is_empty() {
         return Err(wrong("the file has no rule; add one: if NAME is TERM then NAME is TERM".into()));
     }
@@ -234,7 +216,7 @@ mod tests {
             (&format!("{good}output C\n Z triangle 0 0 1\nif A is X then B is Y"), 7, "decides C"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.line == line && error.what.contains(word), "{text}: {error}");
+            assert!(error.starts_with(&format!("line {line}: ")) && error.contains(word), "{text}: {error}");
         }
     }
 }
