@@ -40,10 +40,11 @@ pub use table::Others;
 pub use table::{Order, OrderError, Targets, TargetsOptions};
 
 use crate::counters::{BUCKETS, Counter, Histogram, Tally};
+use crate::error::is_shortage;
 use crate::forward;
 use policy::TargetId;
 use policy::precedence::Class;
-use policy::protect::health::{Event, is_read_only, is_shortage};
+use policy::protect::health::Event;
 use policy::stripe::forks::Queue;
 use policy::stripe::performance::Served;
 use reach::Whereabouts;
@@ -75,7 +76,7 @@ pub enum TargetError {
 impl TargetError {
     /// Whether the daemon itself lacked a resource (descriptors, memory, threads): no evidence about the target.
     pub fn is_shortage(&self) -> bool {
-        matches!(self, TargetError::Io(errno) if is_shortage(errno.raw_os_error()))
+        matches!(self, TargetError::Io(errno) if is_shortage(*errno))
     }
 }
 
@@ -355,7 +356,7 @@ impl Target {
     fn readable(&self, answer: Result<(), TargetError>) -> Result<(), TargetError> {
         match answer {
             Ok(()) => self.core.report(Event::ProbeOk),
-            Err(TargetError::Io(errno)) if is_read_only(errno.raw_os_error()) => self.core.report(Event::ProbeReadOnly),
+            Err(TargetError::Io(Errno::ROFS)) => self.core.report(Event::ProbeReadOnly),
             Err(error) => return Err(error),
         }
         Ok(())

@@ -9,10 +9,11 @@
 
 use super::{File, Happened, NewObjects, Slot, targets_of};
 use crate::{Error, Result};
+use object::error::is_space;
 use object::target::TargetError;
 use policy::TargetId;
 use policy::layout::{Layout, Placement, Reason, Segment, plan_growth};
-use policy::protect::health::{is_read_only, is_space};
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,8 +23,8 @@ const BLOCK_BYTES: u64 = 4096;
 /// The target that refused, and whether it is read-only; `None` for errors of another kind.
 fn refusal(error: &Error) -> Option<(TargetId, bool)> {
     let Error::Target { target, error: TargetError::Io(errno) } = error else { return None };
-    let read_only = is_read_only(errno.raw_os_error());
-    (read_only || is_space(errno.raw_os_error())).then_some((*target, read_only))
+    let read_only = *errno == Errno::ROFS;
+    (read_only || is_space(*errno)).then_some((*target, read_only))
 }
 
 /// Whether the operation may be retried on other targets.

@@ -10,11 +10,12 @@ use super::pending::{Pending, Task};
 use super::pool::Pool;
 use super::watch::Bell;
 use super::{Counters, Execution, Limits, MISSED_DEADLINE, State, TargetError, TargetSpec};
+use crate::error::{is_hard, is_shortage, is_space};
 use crate::now_ms;
 use parking_lot::Mutex;
 use policy::machine::Machine;
 use policy::precedence::Class;
-use policy::protect::health::{Action, Event, Health, Reason, is_hard, is_read_only, is_shortage, is_space};
+use policy::protect::health::{Action, Event, Health, Reason};
 use policy::{TargetId, Time};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -85,8 +86,8 @@ fn probe_by(medium: &dyn Medium, durable: bool) -> Result<(), Errno> {
 pub fn probed(answer: Result<(), Errno>) -> Event {
     match answer {
         Ok(()) => Event::ProbeOk,
-        Err(errno) if is_read_only(errno.raw_os_error()) => Event::ProbeReadOnly,
-        Err(errno) if is_shortage(errno.raw_os_error()) => Event::ProbeNotMade,
+        Err(Errno::ROFS) => Event::ProbeReadOnly,
+        Err(errno) if is_shortage(errno) => Event::ProbeNotMade,
         Err(_) => Event::ProbeFailed,
     }
 }
@@ -231,13 +232,13 @@ impl Core {
             self.report(Event::HangingReturned);
             return TargetError::Deadline;
         }
-        if is_space(errno.raw_os_error()) {
+        if is_space(errno) {
             self.full.store(true, Ordering::Relaxed);
         }
-        if is_hard(errno.raw_os_error()) {
+        if is_hard(errno) {
             self.counters.errors.add(1);
-            self.report(Event::OpError { transient: false });
-        } else if is_read_only(errno.raw_os_error()) {
+            self.report(Event::OpError);
+        } else if errno == Errno::ROFS {
             self.counters.errors.add(1);
             self.report(Event::ReadOnly);
         } else if errno == Errno::NOENT {

@@ -4,10 +4,11 @@
 use super::Counters;
 use super::core::Core;
 use super::medium::{Handle, Medium, Space};
+use crate::error::is_space;
 use crate::forward;
 use policy::ObjectId;
 use policy::advice::Advice;
-use policy::protect::health::{Event, is_read_only, is_space};
+use policy::protect::health::Event;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -32,8 +33,8 @@ struct CountedHandle {
 /// Reports a failed sync to health, unless its errno is reported anyway.
 fn tell_if_failed(core: &Weak<Core>, synced: Result<(), Errno>) -> Result<(), Errno> {
     if let Err(errno) = synced
-        && !is_space(errno.raw_os_error())
-        && !is_read_only(errno.raw_os_error())
+        && !is_space(errno)
+        && errno != Errno::ROFS
         && let Some(core) = core.upgrade()
     {
         core.report(Event::SyncFailed);

@@ -28,10 +28,8 @@
 
 mod event;
 pub mod file_system;
-mod hard;
 
 pub use event::{Action, Config, Event, Reason, State};
-pub use hard::{is_hard, is_read_only, is_shortage, is_space};
 
 use crate::machine::Machine;
 use crate::time::Time;
@@ -332,10 +330,7 @@ impl Machine for Health {
 
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::OpError { transient: true } => {}
-            Event::OpError { transient: false } => {
-                self.doubt_it(now, Reason::HardError);
-            }
+            Event::OpError => self.doubt_it(now, Reason::HardError),
             Event::ObjectMissing => {
                 let soon = now + self.config.probe_interval;
                 self.next_probe = self.next_probe.map(|at| at.min(soon));

@@ -75,12 +75,8 @@ impl Default for Config {
 /// Events of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An operation failed. `transient` marks errors that do not concern the target: application errors, no space, a
-    /// missing object. See [`super::is_hard`].
-    OpError {
-        /// Whether the error does not concern the target's health.
-        transient: bool,
-    },
+    /// An operation failed with an error of the target: not of the application, and no lack of space.
+    OpError,
     /// A missing object. Either this is correct, or the target was emptied or replaced: a routine probe follows soon.
     ObjectMissing,
     /// A write was refused because the target is read-only.
@@ -100,7 +96,7 @@ pub enum Event {
     ProbeReadOnly,
     /// A probe failed or passed its own deadline.
     ProbeFailed,
-    /// A probe could not be made because the daemon lacked a resource ([`super::is_shortage`]). It has no meaning for the
+    /// A probe could not be made because the daemon lacked a resource. It has no meaning for the
     /// target.
     ProbeNotMade,
     /// State of its shared file system, as the targets on it show it; sent after each change.

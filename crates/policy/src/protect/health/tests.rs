@@ -107,7 +107,7 @@ fn a_second_miss_after_the_window_only_makes_suspect_again() {
 #[test]
 fn failed_probes_fail_it_and_it_stays_failed() {
     let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
-    after(&mut h, 1, Event::OpError { transient: false });
+    after(&mut h, 1, Event::OpError);
     assert_eq!(after(&mut h, 1, Event::ProbeFailed), []);
     let due = h.next_deadline().expect("it probes again");
     h.handle(due, Event::Tick);
@@ -122,7 +122,7 @@ fn failed_probes_fail_it_and_it_stays_failed() {
 #[test]
 fn a_probe_without_answer_counts_as_failed() {
     let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
-    after(&mut h, 1, Event::OpError { transient: false });
+    after(&mut h, 1, Event::OpError);
     let mut probes = 1;
     while h.state() != State::Failed {
         let due = h.next_deadline().expect("a deadline while in doubt");
@@ -133,32 +133,17 @@ fn a_probe_without_answer_counts_as_failed() {
 }
 
 #[test]
-fn errors_of_the_application_change_nothing() {
-    for errno in [1, 2, 13, 17, 22, 27, 28, 122] {
-        assert!(!is_hard(errno), "{errno}");
-    }
-    for errno in [5, 19, 107, 116] {
-        assert!(is_hard(errno), "{errno}");
-    }
-    assert!(is_read_only(30) && !is_hard(30), "it can be read");
-    assert!(is_space(28) && is_space(122) && !is_space(5));
-    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
-    assert_eq!(after(&mut h, 1, Event::OpError { transient: true }), []);
-    assert_eq!(h.state(), State::Ok);
-}
-
-#[test]
 fn draining_takes_no_new_objects_can_fail_and_is_restored() {
     let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
     assert_eq!(after(&mut h, 1, Event::OperatorDrain), [changed(State::Ok, State::Draining, Reason::Operator)]);
     assert!(h.state().accepts_io() && !h.state().accepts_new_objects());
-    let got = after(&mut h, 2, Event::OpError { transient: false });
+    let got = after(&mut h, 2, Event::OpError);
     assert_eq!(got, [Action::Probe { reason: Reason::HardError, durable: false }]);
     assert!(h.in_doubt());
     after(&mut h, 2, Event::ProbeOk);
     assert!(!h.in_doubt());
     assert_eq!(h.state(), State::Draining);
-    after(&mut h, 3, Event::OpError { transient: false });
+    after(&mut h, 3, Event::OpError);
     after(&mut h, 3, Event::ProbeFailed);
     after(&mut h, 4, Event::ProbeFailed);
     assert_eq!(h.state(), State::Failed);
@@ -206,7 +191,7 @@ fn what_can_only_be_read_is_read_drained_and_ok_again() {
     assert_eq!(after(&mut h, 6, Event::ProbeReadOnly), []);
     let restored = after(&mut h, 6, Event::OperatorRestore);
     assert_eq!(restored, [changed(State::Draining, State::ReadOnly, Reason::Operator)], "nobody has written yet");
-    after(&mut h, 11, Event::OpError { transient: false });
+    after(&mut h, 11, Event::OpError);
     assert!(h.in_doubt() && h.state() == State::ReadOnly);
     after(&mut h, 11, Event::ProbeFailed);
     assert_eq!(
@@ -230,7 +215,7 @@ fn a_failed_sync_is_doubt_that_only_a_synced_probe_ends() {
     assert_eq!(drain(&mut h), [Action::Probe { reason: Reason::Routine, durable: true }]);
     assert_eq!(after(&mut h, 5, Event::ProbeOk), [changed(State::ReadOnly, State::Ok, Reason::ProbesOk(3))]);
     // A probe that began before the failed sync does not clear it.
-    after(&mut h, 6, Event::OpError { transient: false });
+    after(&mut h, 6, Event::OpError);
     assert_eq!(after(&mut h, 6, Event::SyncFailed), []);
     assert_eq!(after(&mut h, 6, Event::ProbeOk), []);
     assert_eq!(h.state(), State::Suspect);
@@ -252,9 +237,6 @@ fn good_probes_bring_what_can_only_be_read_back_as_such() {
 /// [S-171]
 #[test]
 fn a_shortage_of_the_daemon_is_no_verdict() {
-    for errno in [11, 12, 23, 24, 105] {
-        assert!(is_shortage(errno) && !is_hard(errno), "{errno}");
-    }
     for state in [State::Ok, State::Draining, State::Suspect] {
         let config = Config::default();
         let mut h = Health::new(config.clone(), state, Time::ZERO);
@@ -276,7 +258,7 @@ fn a_shortage_of_the_daemon_is_no_verdict() {
     }
     // A probe that failed in between still counts.
     let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
-    after(&mut h, 1, Event::OpError { transient: false });
+    after(&mut h, 1, Event::OpError);
     for event in [Event::ProbeFailed, Event::ProbeNotMade] {
         after(&mut h, 1, event);
         assert_eq!(h.state(), State::Suspect);
@@ -344,7 +326,7 @@ fn a_target_whose_neighbours_answer_fails_as_on_a_disk() {
     let mut shared = Shared::new(3);
     let one_fails = |now: Time, n| if n == 1 && now.0 > 15 * SEC { Event::ProbeFailed } else { Event::ProbeOk };
     shared.run_until(Time(15 * SEC), one_fails);
-    shared.0[1].handle(Time(16 * SEC), Event::OpError { transient: false });
+    shared.0[1].handle(Time(16 * SEC), Event::OpError);
     shared.run_until(Time(25 * SEC), one_fails);
     assert_eq!(shared.states(), [State::Ok, State::Failed, State::Ok]);
     // A probe from before the fault shows nothing.
@@ -357,7 +339,7 @@ fn a_target_whose_neighbours_answer_fails_as_on_a_disk() {
 
 fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        2 => any::<bool>().prop_map(|transient| Event::OpError { transient }),
+        2 => Just(Event::OpError),
         2 => (0u64..100).prop_map(|s| Event::DeadlineMissed { started: Time(s * SEC) }),
         2 => Just(Event::HangingReturned),
         4 => Just(Event::ProbeOk),
