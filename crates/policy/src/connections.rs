@@ -19,7 +19,7 @@ mod retry;
 mod width;
 
 pub use behind::{Behind, Config as BehindConfig, PieceId, Put};
-pub use choose::{Choice, Chooser, Direction, Part, Reason, Request, Use};
+pub use choose::{Choice, Chooser, Direction, Part, Request, Use};
 pub use link::{Action, Cause, Config as LinkConfig, Event, Link, State, usable};
 pub use retry::{Operation, Sent, Verdict, verdict};
 pub use width::{Config as WidthConfig, Width};

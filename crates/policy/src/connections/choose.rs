@@ -29,21 +29,6 @@ pub struct Request {
     pub whole: bool,
 }
 
-/// Cause of a choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// Number of the thread that opened the file.
-    Thread,
-    /// Round-robin over the connections.
-    Turn,
-    /// Connection that the file's writes prefer.
-    Home,
-    /// Connection that would finish first.
-    Free,
-    /// One of several idle connections that share a large operation.
-    Shared,
-}
-
 /// Part of an operation on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -60,8 +45,6 @@ pub struct Part {
 pub struct Choice {
     /// In ascending order, without gaps; one part for most operations.
     pub parts: Vec<Part>,
-    /// Cause of the choice.
-    pub reason: Reason,
 }
 
 /// State of one open file.
@@ -176,14 +159,14 @@ impl Chooser {
             Policy::Automatic => request.direction == Direction::Read,
             Policy::Load => return Some(self.by_load(now, file, request, usable)),
         };
-        let (number, reason) = if by_turn {
+        let number = if by_turn {
             file.turn = file.turn.wrapping_add(1); // counted first, so the first operation uses connection 1
-            (file.turn, Reason::Turn)
+            file.turn
         } else {
-            (file.thread, Reason::Thread)
+            file.thread
         };
         let connection = self.numbered(number, usable);
-        Some(self.whole(now, connection, request.bytes, reason))
+        Some(self.whole(now, connection, request.bytes))
     }
 
     /// Returns connection `number` modulo all of them; if that is unusable, modulo the usable ones.
@@ -222,12 +205,12 @@ impl Chooser {
             } else {
                 file.lone.begin(now, connection, request.bytes, file.reads.under_way == 0);
             }
-            self.whole(now, connection, request.bytes, Reason::Free)
+            self.whole(now, connection, request.bytes)
         } else if width == 1 {
-            self.whole(now, file.home.expect("it was given one"), request.bytes, Reason::Home)
+            self.whole(now, file.home.expect("it was given one"), request.bytes)
         } else {
             let connection = self.least(file.home, request.bytes, near);
-            self.whole(now, connection, request.bytes, Reason::Free)
+            self.whole(now, connection, request.bytes)
         };
         let activity = if request.direction == Direction::Read { &mut file.reads } else { &mut file.writes };
         activity.under_way += choice.parts.len() as u32;
@@ -317,12 +300,12 @@ impl Chooser {
                 shared.push(part);
             }
         }
-        Choice { parts: shared, reason: Reason::Shared }
+        Choice { parts: shared }
     }
 
-    fn whole(&mut self, now: Time, connection: ConnectionId, bytes: u64, reason: Reason) -> Choice {
+    fn whole(&mut self, now: Time, connection: ConnectionId, bytes: u64) -> Choice {
         self.begin(now, connection, bytes);
-        Choice { parts: vec![Part { connection, offset: 0, bytes }], reason }
+        Choice { parts: vec![Part { connection, offset: 0, bytes }] }
     }
 
     /// Records bytes under way on a connection that another part of the driver chose.
