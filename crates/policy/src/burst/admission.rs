@@ -14,12 +14,12 @@
 
 mod event;
 
-pub use event::{Action, Event, Logged, Verdict};
+pub use event::{Action, Event, Verdict};
 
 use super::buffer::{self, Buffer};
 use super::control::Rates;
 use super::tables::Version;
-use crate::machine::{Log, Machine};
+use crate::machine::Machine;
 use crate::throttle::Throttle;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
@@ -98,8 +98,6 @@ pub struct Admission {
     piece: u64,
     rates: Rates,
     actions: VecDeque<Action>,
-    /// Log of its events and actions, for tests.
-    pub log: Log<Event, Action>,
 }
 
 impl Admission {
@@ -116,7 +114,6 @@ impl Admission {
             piece: PIECE_BYTES.min(device.capacity as u64 / PIECE_SHARE),
             rates: Rates { write: device.write_max, demote: device.demote_idle },
             actions: VecDeque::new(),
-            log: Log::default(),
             config,
         }
     }
@@ -213,8 +210,7 @@ impl Admission {
         self.end_all(Verdict::Go);
         let mut actions = std::mem::take(&mut self.actions);
         actions.retain(|action| matches!(action, Action::Release { .. }));
-        let (serial, log) = (self.serial, std::mem::take(&mut self.log));
-        *self = Admission { actions, serial, log, ..Admission::new(self.config) };
+        *self = Admission { actions, serial: self.serial, ..Admission::new(self.config) };
     }
 
     /// Handles the passing of time.
@@ -352,7 +348,6 @@ impl Machine for Admission {
 
     fn handle(&mut self, now: Time, event: Event) {
         use buffer::Event as Of;
-        self.log.event(now, &event);
         self.period_ends.get_or_insert(now + self.config.buffer.period);
         match event {
             Event::Hold { request, write, len } => self.hold(now, request, Held { write, len, since: now }),
@@ -374,9 +369,7 @@ impl Machine for Admission {
     }
 
     fn poll(&mut self) -> Option<Action> {
-        let action = self.actions.pop_front()?;
-        self.log.action(&action);
-        Some(action)
+        self.actions.pop_front()
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -1,7 +1,6 @@
 //! Events and actions of admission.
 
 use crate::burst::buffer;
-use crate::machine;
 use crate::time::Time;
 
 /// Events that drivers report.
@@ -70,6 +69,3 @@ pub enum Verdict {
     /// The write fails: the volume stops.
     Closed,
 }
-
-/// Entry of admission's log.
-pub type Logged = machine::Logged<Event, Action>;
