@@ -13,7 +13,8 @@ mod records;
 mod sums;
 mod upgrade;
 
-pub use records::{Pointer, Record};
+pub use records::{Pointer, Record, Records};
+pub use sums::Sums;
 
 use crate::Result;
 use locks::Locker;
@@ -68,27 +69,11 @@ impl fmt::Display for InUse {
 
 /// Operations on the stub of one file. Real stubs are open files of the namespace; tests use one in memory that can
 /// crash.
-pub trait Stub: Send + Sync + 'static {
+pub trait Stub: Records + Sums + Send + Sync + 'static {
     /// The layout record; `None` while the bytes are in the stub.
     fn layout(&self) -> Result<Option<Layout>>;
     /// Replaces the layout record in one step. Durable after [`Stub::sync`].
     fn set_layout(&self, layout: &Layout) -> Result<()>;
-    /// Start of the search for the newest record.
-    fn pointer(&self) -> Result<Pointer>;
-    /// Has the pointer name a record.
-    fn point(&self, generation: u64, stamp: u64) -> Result<()>;
-    /// Reads the record of a generation by its name; `None` if there is none.
-    fn record(&self, generation: u64) -> Result<Option<Record>>;
-    /// Creates the record of a generation. Returns false if there is one.
-    fn create_record(&self, generation: u64, record: &Record) -> Result<bool>;
-    /// Removes the records of generations below this one, oldest first.
-    fn remove_records(&self, below: u64) -> Result<()>;
-    /// The highest generation in a list of records. The list may lack some.
-    fn listed_generation(&self) -> Result<Option<u64>>;
-    /// Size to which a truncation under way shortens the file; `None` if there is none.
-    fn cut_to(&self) -> Result<Option<u64>>;
-    /// Marks a truncation under way, or with `None` its end.
-    fn set_cut_to(&self, size: Option<u64>) -> Result<()>;
     /// Raises the size of a file whose bytes lie elsewhere to at least this one. Never lowers it, also when other nodes
     /// raise it at the same time.
     fn grow_to(&self, size: u64) -> Result<()>;
@@ -98,17 +83,6 @@ pub trait Stub: Send + Sync + 'static {
     fn source(&self) -> Result<Option<String>>;
     /// Replaces or (with `None`) removes the source record.
     fn set_source(&self, record: Option<&str>) -> Result<()>;
-    /// Whether the file has a mark for checksums, finished or not.
-    fn has_sums(&self) -> Result<bool>;
-    /// Returns the valid checksums of the content: the name they were made under, and their text. `None` if there are
-    /// none.
-    fn sums(&self) -> Result<Option<(String, String)>>;
-    /// Marks that checksums are being made, under a unique name.
-    fn begin_sums(&self, id: &str) -> Result<()>;
-    /// Makes the checksums of that name valid, unless the file was changed since. Returns whether they are.
-    fn end_sums(&self, id: &str, text: &str) -> Result<bool>;
-    /// Invalidates all checksums. Returns whether there was a mark for any. Durable after [`Stub::sync`].
-    fn void_sums(&self, file: Option<FileId>) -> Result<bool>;
     /// Size of the file in bytes.
     fn size(&self) -> Result<u64>;
     /// Sets the size.

@@ -3,7 +3,7 @@
 use super::interposed::{Interposer, Io, Op, Verdict};
 use meta::stub::locks::Locker;
 use meta::stub::memory::MemoryStub;
-use meta::stub::{InUse, Mark, Pointer, Record, Stub};
+use meta::stub::{InUse, Mark, Pointer, Record, Records, Stub, Sums};
 use object::{Result, forward};
 use policy::layout::Layout;
 use policy::{FileId, Time};
@@ -138,6 +138,13 @@ impl Stub for PoweredStub {
         fn size(&self) -> Result<u64>;
         fn is_marked_inline(&self) -> Result<bool>;
         fn kernel_writes(&self) -> Result<bool>;
+        fn grow_to(&self, size: u64) -> Result<()>;
+        fn locker(&self) -> Result<Box<dyn Locker>>;
+    }
+}
+
+impl Records for PoweredStub {
+    forward! { stub:
         fn pointer(&self) -> Result<Pointer>;
         fn point(&self, generation: u64, stamp: u64) -> Result<()>;
         fn record(&self, generation: u64) -> Result<Option<Record>>;
@@ -146,8 +153,11 @@ impl Stub for PoweredStub {
         fn listed_generation(&self) -> Result<Option<u64>>;
         fn cut_to(&self) -> Result<Option<u64>>;
         fn set_cut_to(&self, size: Option<u64>) -> Result<()>;
-        fn grow_to(&self, size: u64) -> Result<()>;
-        fn locker(&self) -> Result<Box<dyn Locker>>;
+    }
+}
+
+impl Sums for PoweredStub {
+    forward! { stub:
         fn has_sums(&self) -> Result<bool>;
         fn sums(&self) -> Result<Option<(String, String)>>;
         fn begin_sums(&self, id: &str) -> Result<()>;

@@ -6,7 +6,7 @@
 mod locks;
 
 use super::locks::Locker;
-use super::{InUse, Mark, Pointer, Record, Stub};
+use super::{InUse, Mark, Pointer, Record, Records, Stub, Sums};
 use crate::Result;
 use parking_lot::Mutex;
 use policy::layout::Layout;
@@ -219,79 +219,8 @@ impl Stub for MemoryStub {
         })
     }
 
-    fn pointer(&self) -> Result<Pointer> {
-        self.with(|inner| {
-            let plain = inner.now.layout.clone().map_or(Pointer::None, |layout| Pointer::Plain(Box::new(layout)));
-            Ok(inner.pointer.map_or(plain, |(generation, stamp)| Pointer::To { generation, stamp }))
-        })
-    }
-
-    fn point(&self, generation: u64, stamp: u64) -> Result<()> {
-        self.with(|inner| {
-            inner.pointer = Some((generation, stamp));
-            Ok(())
-        })
-    }
-
-    fn record(&self, generation: u64) -> Result<Option<Record>> {
-        self.with(|inner| Ok(inner.records.get(&generation).cloned()))
-    }
-
-    fn create_record(&self, generation: u64, record: &Record) -> Result<bool> {
-        self.with(|inner| {
-            let free = !inner.records.contains_key(&generation);
-            inner.records.entry(generation).or_insert_with(|| record.clone());
-            Ok(free)
-        })
-    }
-
-    fn remove_records(&self, below: u64) -> Result<()> {
-        self.with(|inner| {
-            inner.records.retain(|generation, _| *generation >= below);
-            Ok(())
-        })
-    }
-
-    fn listed_generation(&self) -> Result<Option<u64>> {
-        self.with(|inner| Ok(inner.records.last_key_value().map(|(generation, _)| *generation)))
-    }
-
-    fn cut_to(&self) -> Result<Option<u64>> {
-        self.with(|inner| Ok(inner.cut))
-    }
-
-    fn set_cut_to(&self, size: Option<u64>) -> Result<()> {
-        self.with(|inner| {
-            inner.cut = size;
-            Ok(())
-        })
-    }
-
     fn locker(&self) -> Result<Box<dyn Locker>> {
         self.with(|inner| Ok(locks::open(&inner.locks)))
-    }
-
-    fn has_sums(&self) -> Result<bool> {
-        self.with(|inner| Ok(!inner.sums.is_empty()))
-    }
-
-    fn sums(&self) -> Result<Option<(String, String)>> {
-        self.with(|inner| Ok(inner.sums.iter().find_map(|(id, text)| Some((id.clone(), text.clone()?)))))
-    }
-
-    fn begin_sums(&self, id: &str) -> Result<()> {
-        self.with(|inner| {
-            inner.sums.insert(id.to_owned(), None);
-            Ok(())
-        })
-    }
-
-    fn end_sums(&self, id: &str, text: &str) -> Result<bool> {
-        self.with(|inner| Ok(inner.sums.get_mut(id).map(|known| *known = Some(text.to_owned())).is_some()))
-    }
-
-    fn void_sums(&self, _: Option<FileId>) -> Result<bool> {
-        self.with(|inner| Ok(!std::mem::take(&mut inner.sums).is_empty()))
     }
 
     fn grow_to(&self, size: u64) -> Result<()> {
@@ -405,5 +334,80 @@ impl Stub for MemoryStub {
             }
             Ok(())
         })
+    }
+}
+
+impl Records for MemoryStub {
+    fn pointer(&self) -> Result<Pointer> {
+        self.with(|inner| {
+            let plain = inner.now.layout.clone().map_or(Pointer::None, |layout| Pointer::Plain(Box::new(layout)));
+            Ok(inner.pointer.map_or(plain, |(generation, stamp)| Pointer::To { generation, stamp }))
+        })
+    }
+
+    fn point(&self, generation: u64, stamp: u64) -> Result<()> {
+        self.with(|inner| {
+            inner.pointer = Some((generation, stamp));
+            Ok(())
+        })
+    }
+
+    fn record(&self, generation: u64) -> Result<Option<Record>> {
+        self.with(|inner| Ok(inner.records.get(&generation).cloned()))
+    }
+
+    fn create_record(&self, generation: u64, record: &Record) -> Result<bool> {
+        self.with(|inner| {
+            let free = !inner.records.contains_key(&generation);
+            inner.records.entry(generation).or_insert_with(|| record.clone());
+            Ok(free)
+        })
+    }
+
+    fn remove_records(&self, below: u64) -> Result<()> {
+        self.with(|inner| {
+            inner.records.retain(|generation, _| *generation >= below);
+            Ok(())
+        })
+    }
+
+    fn listed_generation(&self) -> Result<Option<u64>> {
+        self.with(|inner| Ok(inner.records.last_key_value().map(|(generation, _)| *generation)))
+    }
+
+    fn cut_to(&self) -> Result<Option<u64>> {
+        self.with(|inner| Ok(inner.cut))
+    }
+
+    fn set_cut_to(&self, size: Option<u64>) -> Result<()> {
+        self.with(|inner| {
+            inner.cut = size;
+            Ok(())
+        })
+    }
+}
+
+impl Sums for MemoryStub {
+    fn has_sums(&self) -> Result<bool> {
+        self.with(|inner| Ok(!inner.sums.is_empty()))
+    }
+
+    fn sums(&self) -> Result<Option<(String, String)>> {
+        self.with(|inner| Ok(inner.sums.iter().find_map(|(id, text)| Some((id.clone(), text.clone()?)))))
+    }
+
+    fn begin_sums(&self, id: &str) -> Result<()> {
+        self.with(|inner| {
+            inner.sums.insert(id.to_owned(), None);
+            Ok(())
+        })
+    }
+
+    fn end_sums(&self, id: &str, text: &str) -> Result<bool> {
+        self.with(|inner| Ok(inner.sums.get_mut(id).map(|known| *known = Some(text.to_owned())).is_some()))
+    }
+
+    fn void_sums(&self, _: Option<FileId>) -> Result<bool> {
+        self.with(|inner| Ok(!std::mem::take(&mut inner.sums).is_empty()))
     }
 }

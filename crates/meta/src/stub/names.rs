@@ -23,7 +23,7 @@ pub(super) fn texts(names: &[u8]) -> impl Iterator<Item = &str> {
 
 /// Reads the value of an attribute.
 pub fn value(mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
-    let mut value = vec![0; 256];
+    let mut value = vec![0; 1024];
     loop {
         match ask(&mut value) {
             Ok(len) => {

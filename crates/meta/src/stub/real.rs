@@ -3,14 +3,14 @@
 mod record;
 
 use super::locks::Locker;
-use super::{InUse, Inode, Mark, Pointer, Record, Stub};
+use super::{InUse, Inode, Mark, Stub, names};
 use crate::descent::Met;
 use crate::unsynced::Unsynced;
 use crate::{Error, Result};
 use object::host::{self, descriptor_path, remembered};
 use parking_lot::RwLock;
+use policy::Time;
 use policy::layout::Layout;
-use policy::{FileId, Time};
 pub(super) use record::decode;
 pub use record::{LAYOUT_ATTRIBUTE, ROOM, is_laid_out, layout_at, number_at};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -93,40 +93,32 @@ impl FdStub {
 
     pub(super) fn attribute(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let fd = self.fd();
-        let mut value = vec![0; 1024];
-        loop {
-            match permitted(fd.as_fd(), || fs::fgetxattr(&*fd, name, &mut value[..])) {
-                Ok(len) => {
-                    value.truncate(len);
-                    return Ok(Some(value));
-                }
-                Err(Errno::NODATA) => return Ok(None),
-                Err(Errno::RANGE) if value.len() < ATTRIBUTE_BYTES_MAX => value.resize(ATTRIBUTE_BYTES_MAX, 0),
-                Err(e) => return Err(e.into()),
-            }
+        match names::value(|value| permitted(fd.as_fd(), || fs::fgetxattr(&*fd, name, &mut *value))) {
+            Ok(value) => Ok(Some(value)),
+            Err(Errno::NODATA) => Ok(None),
+            Err(errno) => Err(errno.into()),
         }
     }
 
     /// The result of an access to a mark or time, or `without` it if another node has removed the file. Its other users go
     /// on with the layout that they know. A server that is away may hide a file that is there.
-    fn unless_removed<T>(&self, done: Result<T>, without: T) -> Result<T> {
+    pub(super) fn unless_removed<T>(&self, done: Result<T>, without: T) -> Result<T> {
         match done {
             Err(error) if error.is_gone() && self.is_removed() => Ok(without),
             done => done,
         }
     }
 
-    /// Sets or removes an attribute that has no value, only presence.
-    fn flag(&self, name: &str, set: bool) -> Result<()> {
+    /// Sets an attribute, or removes it with `None`.
+    pub(super) fn set_attribute(&self, name: &str, value: Option<&[u8]>) -> Result<()> {
+        let Some(value) = value else { return self.take(name).map(drop) };
         let fd = self.fd();
-        let change = || match set {
-            true => fs::fsetxattr(&*fd, name, b"1", XattrFlags::empty()),
-            false => match fs::fremovexattr(&*fd, name) {
-                Err(Errno::NODATA) => Ok(()),
-                done => done,
-            },
-        };
-        Ok(permitted(fd.as_fd(), change)?)
+        Ok(permitted(fd.as_fd(), || fs::fsetxattr(&*fd, name, value, XattrFlags::empty()))?)
+    }
+
+    /// As [`FdStub::set_attribute`], for an attribute that has no value, only presence.
+    fn flag(&self, name: &str, set: bool) -> Result<()> {
+        self.set_attribute(name, set.then_some(b"1"))
     }
 }
 
@@ -163,7 +155,15 @@ fn sync_directory(path: &Path) -> Result<()> {
     Ok(object::host::sync_directory(&fd)?)
 }
 
-pub(super) fn write_all(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8]) -> Result<()> {
+/// Writes a file and makes its bytes durable.
+pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let fd = fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+    write_all(fd.as_fd(), 0, bytes)?;
+    Ok(fs::fsync(&fd)?)
+}
+
+fn write_all(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8]) -> Result<()> {
     while !data.is_empty() {
         match io::pwrite(fd, data, offset) {
             Ok(0) => return Err(Errno::IO.into()),
@@ -187,38 +187,6 @@ impl Stub for FdStub {
         self.open_locker()
     }
 
-    fn pointer(&self) -> Result<Pointer> {
-        self.held_pointer()
-    }
-
-    fn point(&self, generation: u64, stamp: u64) -> Result<()> {
-        self.set_held_pointer(generation, stamp)
-    }
-
-    fn record(&self, generation: u64) -> Result<Option<Record>> {
-        self.held_record(generation)
-    }
-
-    fn create_record(&self, generation: u64, record: &Record) -> Result<bool> {
-        self.create_held_record(generation, record)
-    }
-
-    fn remove_records(&self, below: u64) -> Result<()> {
-        self.remove_held_records(below)
-    }
-
-    fn listed_generation(&self) -> Result<Option<u64>> {
-        self.newest_listed()
-    }
-
-    fn cut_to(&self) -> Result<Option<u64>> {
-        self.unless_removed(self.held_cut(), None)
-    }
-
-    fn set_cut_to(&self, size: Option<u64>) -> Result<()> {
-        self.unless_removed(self.set_held_cut(size), ())
-    }
-
     fn grow_to(&self, size: u64) -> Result<()> {
         // Writes one byte that is never read. Setting the size could cut bytes that other nodes wrote beyond.
         if size > 0 { self.write_at(size - 1, &[0]) } else { Ok(()) }
@@ -234,35 +202,7 @@ impl Stub for FdStub {
     }
 
     fn set_source(&self, record: Option<&str>) -> Result<()> {
-        let fd = self.fd();
-        let set = permitted(fd.as_fd(), || match record {
-            Some(text) => fs::fsetxattr(&*fd, SOURCE_ATTRIBUTE, text.as_bytes(), XattrFlags::empty()),
-            None => match fs::fremovexattr(&*fd, SOURCE_ATTRIBUTE) {
-                Err(Errno::NODATA) => Ok(()),
-                removed => removed,
-            },
-        });
-        self.unless_removed(set.map_err(Error::from), ())
-    }
-
-    fn has_sums(&self) -> Result<bool> {
-        Ok(!self.unless_removed(self.all_sums(), Vec::new())?.is_empty())
-    }
-
-    fn sums(&self) -> Result<Option<(String, String)>> {
-        self.sums_that_count()
-    }
-
-    fn begin_sums(&self, id: &str) -> Result<()> {
-        self.make_sums(id)
-    }
-
-    fn end_sums(&self, id: &str, text: &str) -> Result<bool> {
-        self.count_sums(id, text)
-    }
-
-    fn void_sums(&self, file: Option<FileId>) -> Result<bool> {
-        self.unless_removed(self.take_sums(file), false)
+        self.unless_removed(self.set_attribute(SOURCE_ATTRIBUTE, record.map(str::as_bytes)), ())
     }
 
     fn size(&self) -> Result<u64> {

@@ -9,12 +9,12 @@
 //! pointer names. Records are removed in ascending order, so a reader that starts at an older pointer meets no gap.
 
 use super::names::texts;
-use super::real::{FdStub, LAYOUT_ATTRIBUTE, ROOM, decode, permitted, write_all};
+use super::real::{FdStub, LAYOUT_ATTRIBUTE, ROOM, decode, permitted, write_synced};
 use crate::{Error, Result};
 use policy::FileId;
 use policy::layout::Layout;
 use rustix::fd::AsFd;
-use rustix::fs::{self, Mode, OFlags, XattrFlags};
+use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
 
 /// First bytes of a pointer. Generation and stamp follow, as long as [`super::real::ROOM`].
@@ -99,8 +99,28 @@ pub(super) fn parse_record(value: &[u8]) -> (u64, &[u8]) {
     }
 }
 
-impl FdStub {
-    pub(super) fn held_pointer(&self) -> Result<Pointer> {
+/// Records of several nodes.
+pub trait Records {
+    /// Start of the search for the newest record.
+    fn pointer(&self) -> Result<Pointer>;
+    /// Has the pointer name a record.
+    fn point(&self, generation: u64, stamp: u64) -> Result<()>;
+    /// Reads the record of a generation by its name; `None` if there is none.
+    fn record(&self, generation: u64) -> Result<Option<Record>>;
+    /// Creates the record of a generation, once. Returns false if there is one.
+    fn create_record(&self, generation: u64, record: &Record) -> Result<bool>;
+    /// Removes the records of generations below this one, oldest first.
+    fn remove_records(&self, below: u64) -> Result<()>;
+    /// The highest generation in a list of records. The list may lack some.
+    fn listed_generation(&self) -> Result<Option<u64>>;
+    /// Size to which a truncation under way shortens the file; `None` if there is none.
+    fn cut_to(&self) -> Result<Option<u64>>;
+    /// Marks a truncation under way, or with `None` its end.
+    fn set_cut_to(&self, size: Option<u64>) -> Result<()>;
+}
+
+impl Records for FdStub {
+    fn pointer(&self) -> Result<Pointer> {
         let value = self.attribute(LAYOUT_ATTRIBUTE)?;
         match value.as_deref().and_then(parse_pointer) {
             Some((generation, stamp)) => Ok(Pointer::To { generation, stamp }),
@@ -108,13 +128,12 @@ impl FdStub {
         }
     }
 
-    pub(super) fn set_held_pointer(&self, generation: u64, stamp: u64) -> Result<()> {
+    fn point(&self, generation: u64, stamp: u64) -> Result<()> {
         let value = [POINTER.as_slice(), &generation.to_le_bytes(), &stamp.to_le_bytes()].concat();
-        let fd = self.fd();
-        Ok(permitted(fd.as_fd(), || fs::fsetxattr(&*fd, LAYOUT_ATTRIBUTE, &value, XattrFlags::empty()))?)
+        self.set_attribute(LAYOUT_ATTRIBUTE, Some(&value))
     }
 
-    pub(super) fn held_record(&self, generation: u64) -> Result<Option<Record>> {
+    fn record(&self, generation: u64) -> Result<Option<Record>> {
         let Some(value) = self.attribute(&name_of(generation))? else { return Ok(None) };
         let (stamp, body) = parse_record(&value);
         if body == IN_STUB {
@@ -136,76 +155,8 @@ impl FdStub {
         }
     }
 
-    /// Removes the records below a generation, oldest first.
-    pub(super) fn remove_held_records(&self, below: u64) -> Result<()> {
-        let mut oldest = below;
-        while oldest > 1 && self.attribute(&name_of(oldest - 1))?.is_some() {
-            oldest -= 1;
-        }
-        (oldest..below).try_for_each(|generation| self.remove_record(generation))
-    }
-
-    pub(super) fn newest_listed(&self) -> Result<Option<u64>> {
-        Ok(newest(&self.names(1)?))
-    }
-
-    pub(super) fn held_cut(&self) -> Result<Option<u64>> {
-        let Some(value) = self.attribute(CUT_ATTRIBUTE)? else { return Ok(None) };
-        let size = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());
-        size.map(Some).ok_or_else(|| Error::BadLayout("the mark of a truncation has no size".into()))
-    }
-
-    pub(super) fn set_held_cut(&self, size: Option<u64>) -> Result<()> {
-        let fd = self.fd();
-        let set = || match size {
-            Some(size) => fs::fsetxattr(&*fd, CUT_ATTRIBUTE, size.to_string().as_bytes(), XattrFlags::empty()),
-            None => match fs::fremovexattr(&*fd, CUT_ATTRIBUTE) {
-                Err(Errno::NODATA) => Ok(()),
-                done => done,
-            },
-        };
-        Ok(permitted(fd.as_fd(), set)?)
-    }
-
-    /// Layout of the newest record, without holds: other nodes may change it by then.
-    pub(super) fn newest_layout(&self) -> Result<Option<Layout>> {
-        loop {
-            let (mut generation, mut layout) = match self.held_pointer()? {
-                Pointer::None => (0, None),
-                Pointer::Plain(layout) => (layout.generation, Some(*layout)),
-                Pointer::To { generation, .. } => match self.held_record(generation)? {
-                    Some(record) => (generation, record.layout),
-                    None => continue, // the pointer names a newer one by now
-                },
-            };
-            while let Some(record) = self.held_record(generation + 1)? {
-                (generation, layout) = (generation + 1, record.layout);
-            }
-            return Ok(layout);
-        }
-    }
-
-    pub(super) fn create(&self, name: &str, value: &[u8]) -> Result<bool> {
-        let fd = self.fd();
-        match permitted(fd.as_fd(), || fs::fsetxattr(&*fd, name, value, XattrFlags::CREATE)) {
-            Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    pub(super) fn take(&self, name: &str) -> Result<bool> {
-        let fd = self.fd();
-        match permitted(fd.as_fd(), || fs::fremovexattr(&*fd, name)) {
-            Ok(()) => Ok(true),
-            Err(Errno::NODATA) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Creates the record of a generation, once. The stamp is in the name of a record that lies beside, so that only one
-    /// publication uses the name.
-    pub(super) fn create_held_record(&self, generation: u64, record: &Record) -> Result<bool> {
+    /// The stamp is in the name of a record that lies beside, so that only one publication uses the name.
+    fn create_record(&self, generation: u64, record: &Record) -> Result<bool> {
         let (name, stamp) = (name_of(generation), record.stamp);
         let prefix = [MADE.as_slice(), &stamp.to_le_bytes()].concat();
         let Some(layout) = &record.layout else { return self.create(&name, &[&prefix, IN_STUB.as_slice()].concat()) };
@@ -217,11 +168,8 @@ impl FdStub {
             }
         }
         let beside = format!("{}.{generation}.{stamp:x}.layout", layout.file);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let path = self.side().join(&beside);
-        let fd = fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
-        write_all(fd.as_fd(), 0, &record)?;
-        fs::fsync(&fd)?;
+        write_synced(&path, &record)?;
         let pointer = [&*prefix, BESIDE.as_slice(), beside.as_bytes()].concat();
         let made = match self.create(&name, &pointer) {
             Err(error) if error.errno() == Errno::NOSPC => {
@@ -234,6 +182,73 @@ impl FdStub {
             let _ = fs::unlink(&path); // else `check` finds it
         }
         made
+    }
+
+    fn remove_records(&self, below: u64) -> Result<()> {
+        let mut oldest = below;
+        while oldest > 1 && self.attribute(&name_of(oldest - 1))?.is_some() {
+            oldest -= 1;
+        }
+        (oldest..below).try_for_each(|generation| self.remove_record(generation))
+    }
+
+    fn listed_generation(&self) -> Result<Option<u64>> {
+        Ok(newest(&self.names(1)?))
+    }
+
+    fn cut_to(&self) -> Result<Option<u64>> {
+        let Some(value) = self.unless_removed(self.attribute(CUT_ATTRIBUTE), None)? else { return Ok(None) };
+        let size = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());
+        size.map(Some).ok_or_else(|| Error::BadLayout("the mark of a truncation has no size".into()))
+    }
+
+    fn set_cut_to(&self, size: Option<u64>) -> Result<()> {
+        let size = size.map(|size| size.to_string());
+        self.unless_removed(self.set_attribute(CUT_ATTRIBUTE, size.as_deref().map(str::as_bytes)), ())
+    }
+}
+
+impl FdStub {
+    /// Layout of the newest record, without holds: other nodes may change it by then.
+    pub(super) fn newest_layout(&self) -> Result<Option<Layout>> {
+        loop {
+            let (mut generation, mut layout) = match self.pointer()? {
+                Pointer::None => (0, None),
+                Pointer::Plain(layout) => (layout.generation, Some(*layout)),
+                Pointer::To { generation, .. } => match self.record(generation)? {
+                    Some(record) => (generation, record.layout),
+                    None => continue, // the pointer names a newer one by now
+                },
+            };
+            while let Some(record) = self.record(generation + 1)? {
+                (generation, layout) = (generation + 1, record.layout);
+            }
+            return Ok(layout);
+        }
+    }
+
+    /// Creates an attribute. Returns false if there is one.
+    pub(super) fn create(&self, name: &str, value: &[u8]) -> Result<bool> {
+        self.put(name, value, XattrFlags::CREATE)
+    }
+
+    /// Creates or replaces an attribute. Returns false if there is one, or none.
+    pub(super) fn put(&self, name: &str, value: &[u8], flags: XattrFlags) -> Result<bool> {
+        let fd = self.fd();
+        match permitted(fd.as_fd(), || fs::fsetxattr(&*fd, name, value, flags)) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST | Errno::NODATA) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    pub(super) fn take(&self, name: &str) -> Result<bool> {
+        let fd = self.fd();
+        match permitted(fd.as_fd(), || fs::fremovexattr(&*fd, name)) {
+            Ok(()) => Ok(true),
+            Err(Errno::NODATA) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Removes the record of a generation, with the file beside that it names.

@@ -13,7 +13,7 @@
 use super::names::texts;
 use super::real::FdStub;
 use super::records::newest;
-use super::{Pointer, Record, Stub};
+use super::{Pointer, Record, Records, Stub};
 use crate::Result;
 
 /// Number of equal listings in a row that show all names.
@@ -33,7 +33,7 @@ impl FdStub {
         let names = self.names(AGREE)?;
         let marks: Vec<&str> = texts(&names).filter(|name| kind_of(name).is_some()).collect();
         let has = |kind| marks.iter().any(|name| kind_of(name) == Some(kind));
-        let pointer = self.held_pointer()?;
+        let pointer = self.pointer()?;
         if !matches!(pointer, Pointer::To { .. }) {
             let listed = newest(&names);
             let plain = if let Pointer::Plain(layout) = pointer { Some(*layout) } else { None };
@@ -43,10 +43,10 @@ impl FdStub {
                 }
                 // The length of an object that the kernel writes by itself is the size.
                 if has("cut") || !(has("grows") || self.kernel_writes()?) {
-                    self.set_held_cut(Some(self.size()?))?;
+                    self.set_cut_to(Some(self.size()?))?;
                 }
-                self.set_held_pointer(generation, 0)?;
-                self.remove_held_records(generation)?;
+                self.point(generation, 0)?;
+                self.remove_records(generation)?;
             }
         }
         marks.into_iter().try_for_each(|name| self.take(name).map(drop))

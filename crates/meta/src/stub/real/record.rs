@@ -10,14 +10,14 @@
 //!
 //! Before a user's own attribute is set on a file without layout, [`ROOM`] is kept for the pointer.
 
-use super::{ATTRIBUTE_BYTES_MAX, FdStub, permitted, sync_directory, write_all};
+use super::{ATTRIBUTE_BYTES_MAX, FdStub, sync_directory, write_synced};
 use crate::stub::{names, records};
 use crate::{Error, Result};
 use object::host::descriptor_path;
 use policy::FileId;
 use policy::layout::{CodecError, Layout};
 use rustix::fd::AsFd;
-use rustix::fs::{self, Mode, OFlags, XattrFlags};
+use rustix::fs;
 use rustix::io::{self, Errno};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -122,10 +122,7 @@ impl FdStub {
     fn write_side(&self, layout: &Layout, record: &[u8]) -> Result<()> {
         let name = self.side_file(layout.file);
         let temporary = self.side.join(format!("{}.layout.new", layout.file));
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = fs::open(&temporary, flags, Mode::RUSR | Mode::WUSR)?;
-        write_all(fd.as_fd(), 0, record)?;
-        fs::fsync(&fd)?;
+        write_synced(&temporary, record)?;
         Ok(fs::rename(&temporary, &name)?)
     }
 
@@ -161,17 +158,11 @@ impl FdStub {
     /// Sets the layout in a volume of a single node.
     pub(super) fn set_plain_layout(&self, layout: &Layout) -> Result<()> {
         let record = layout.encode();
-        let fd = self.fd();
-        let refused = if record.len() > ATTRIBUTE_BYTES_MAX {
-            Errno::RANGE
-        } else {
-            match permitted(fd.as_fd(), || fs::fsetxattr(&*fd, LAYOUT_ATTRIBUTE, &record, XattrFlags::empty())) {
-                Ok(()) => return Ok(()),
-                Err(e) => e,
+        if record.len() <= ATTRIBUTE_BYTES_MAX {
+            match self.set_attribute(LAYOUT_ATTRIBUTE, Some(&record)) {
+                Err(error) if matches!(error.errno(), Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => {}
+                done => return done,
             }
-        };
-        if !matches!(refused, Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) {
-            return Err(refused.into());
         }
         self.write_side(layout, &record)?;
         self.side_unsynced.changed();
@@ -182,6 +173,6 @@ impl FdStub {
         let mut pointer = POINTER.to_vec();
         pointer.extend(layout.file.0.to_le_bytes());
         pointer.extend(layout.generation.to_le_bytes());
-        Ok(permitted(fd.as_fd(), || fs::fsetxattr(&*fd, LAYOUT_ATTRIBUTE, &pointer, XattrFlags::empty()))?)
+        self.set_attribute(LAYOUT_ATTRIBUTE, Some(&pointer))
     }
 }

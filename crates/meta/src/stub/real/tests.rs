@@ -2,8 +2,9 @@
 
 use super::record::POINTER;
 use super::*;
+use crate::stub::{Pointer, Record, Records};
 use policy::layout::{Mirror, MirrorState, OPEN_END, Object, Segment};
-use policy::{ObjectId, TargetId};
+use policy::{FileId, ObjectId, TargetId};
 use std::process::Command;
 
 struct Place {
