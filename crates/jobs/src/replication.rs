@@ -84,7 +84,7 @@ fn copy_text(life: Option<Life>, now: Time) -> String {
     let seconds = |span: Time| span.0 / 1_000_000_000;
     match life {
         None => "no second copy".into(),
-        Some(Life::Queued) => "a second copy waits for its turn to be made".into(),
+        Some(Life::Queued { .. }) => "a second copy waits for its turn to be made".into(),
         Some(Life::Creating { since }) => format!("a second copy is being made since {} s", seconds(now.since(since))),
         Some(Life::Complete) => "a second copy is complete".into(),
         Some(Life::InUse) => "a second copy is complete and in use".into(),

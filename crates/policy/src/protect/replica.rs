@@ -230,7 +230,10 @@ impl fmt::Display for RemoveReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// Requested, and waiting for its turn.
-    Queued,
+    Queued {
+        /// Rank of the first job that needs it.
+        rank: Rank,
+    },
     /// The mover makes the copy.
     Creating {
         /// Time at which the copy was requested.

@@ -1,7 +1,7 @@
 //! The life of one copy: requested, made, kept while jobs use it, removed.
 
-use super::machine::{Copy, File};
-use super::{Action, CreateReason, FileId, JobId, Rank, RemoveReason, Replication};
+use super::machine::File;
+use super::{Action, CreateReason, FileId, JobId, Life, Rank, RemoveReason, Replication};
 use std::collections::BTreeSet;
 
 impl Replication {
@@ -15,7 +15,7 @@ impl Replication {
             }
             return self.requeue(id);
         }
-        self.files.insert(id, File { copy: Copy::Queued { rank }, users: BTreeSet::from([job]), running });
+        self.files.insert(id, File { copy: Life::Queued { rank }, users: BTreeSet::from([job]), running });
         self.queued.insert((rank, id));
         self.dirty = true;
     }
@@ -23,11 +23,11 @@ impl Replication {
     /// Sorts a queued copy by the soonest of its users.
     pub(super) fn requeue(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };
-        let Copy::Queued { rank } = file.copy else { return };
+        let Life::Queued { rank } = file.copy else { return };
         let soonest = file.users.iter().map(|job| self.jobs[job].rank).min().unwrap_or(rank);
         self.queued.remove(&(rank, id));
         self.queued.insert((soonest, id));
-        file.copy = Copy::Queued { rank: soonest };
+        file.copy = Life::Queued { rank: soonest };
     }
 
     /// Removes a job from the users of a copy.
@@ -43,31 +43,31 @@ impl Replication {
     fn remove(&mut self, id: FileId, reason: RemoveReason) {
         let Some(file) = self.files.get_mut(&id) else { return };
         match file.copy {
-            Copy::Queued { rank } => {
+            Life::Queued { rank } => {
                 self.queued.remove(&(rank, id));
                 self.files.remove(&id);
             }
-            Copy::Failed { retry_at } => {
+            Life::Failed { retry_at } => {
                 self.retries.remove(&(retry_at, id));
                 self.files.remove(&id);
             }
-            Copy::Creating { .. } | Copy::Complete => {
-                if file.copy != Copy::Complete {
+            Life::Creating { .. } | Life::Complete => {
+                if file.copy != Life::Complete {
                     self.creating -= 1;
                     self.stats.removed_incomplete += 1;
                     self.dirty = true;
                 }
-                file.copy = Copy::Removing;
+                file.copy = Life::Removing;
                 self.stats.removed += 1;
                 self.actions.push_back(Action::Remove { file: id, reason });
             }
-            Copy::Removing => {}
+            Life::InUse | Life::Removing => {}
         }
     }
 
     /// Removes complete copies without users.
     pub(super) fn remove_unwanted(&mut self) {
-        let idle = |file: &File| file.users.is_empty() && file.copy == Copy::Complete;
+        let idle = |file: &File| file.users.is_empty() && file.copy == Life::Complete;
         let unwanted: Vec<FileId> = self.files.iter().filter(|(_, file)| idle(file)).map(|(id, _)| *id).collect();
         for id in unwanted {
             self.remove(id, RemoveReason::Unwanted);
@@ -81,7 +81,7 @@ impl Replication {
             let Some(file) = self.files.get_mut(&id) else { continue };
             let first = file.users.iter().min_by_key(|job| (self.jobs[*job].rank, **job));
             let Some(job) = first.copied() else { continue };
-            file.copy = Copy::Creating { since: self.now };
+            file.copy = Life::Creating { since: self.now };
             self.creating += 1;
             self.stats.begun += 1;
             self.stats.copies += 1;
@@ -94,14 +94,14 @@ impl Replication {
         let stats = &mut self.stats;
         self.files.entry(id).or_insert_with(|| {
             stats.copies += 1;
-            File { copy: Copy::Complete, users: BTreeSet::new(), running: 0 }
+            File { copy: Life::Complete, users: BTreeSet::new(), running: 0 }
         });
     }
 
     pub(super) fn created(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };
-        if matches!(file.copy, Copy::Creating { .. }) {
-            file.copy = Copy::Complete;
+        if matches!(file.copy, Life::Creating { .. }) {
+            file.copy = Life::Complete;
             self.creating -= 1;
             self.stats.completed += 1;
             self.dirty = true;
@@ -110,11 +110,11 @@ impl Replication {
 
     pub(super) fn create_failed(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };
-        if !matches!(file.copy, Copy::Creating { .. }) {
+        if !matches!(file.copy, Life::Creating { .. }) {
             return;
         }
         let retry_at = self.now + self.config.retry_after;
-        file.copy = Copy::Failed { retry_at };
+        file.copy = Life::Failed { retry_at };
         self.retries.insert((retry_at, id));
         self.creating -= 1;
         self.stats.failed += 1;
@@ -123,7 +123,7 @@ impl Replication {
     }
 
     pub(super) fn lost(&mut self, id: FileId) {
-        let Some(file) = self.files.get_mut(&id).filter(|file| file.copy == Copy::Complete) else { return };
+        let Some(file) = self.files.get_mut(&id).filter(|file| file.copy == Life::Complete) else { return };
         self.stats.failed += 1;
         self.stats.copies -= 1;
         if file.users.is_empty() {
@@ -134,7 +134,7 @@ impl Replication {
     }
 
     pub(super) fn removed(&mut self, id: FileId) {
-        let Some(file) = self.files.get_mut(&id).filter(|file| file.copy == Copy::Removing) else { return };
+        let Some(file) = self.files.get_mut(&id).filter(|file| file.copy == Life::Removing) else { return };
         self.stats.copies -= 1;
         if file.users.is_empty() {
             self.files.remove(&id);
@@ -155,7 +155,7 @@ impl Replication {
     fn queue(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };
         let rank = file.users.iter().map(|job| self.jobs[job].rank).min().unwrap_or(Rank(u64::MAX));
-        file.copy = Copy::Queued { rank };
+        file.copy = Life::Queued { rank };
         self.queued.insert((rank, id));
         self.dirty = true;
     }

@@ -19,20 +19,11 @@ pub(super) struct Job {
     pub at_risk: bool,
 }
 
-/// State of a copy, independent of its users.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copy {
-    Queued { rank: Rank },
-    Creating { since: Time },
-    Complete,
-    Failed { retry_at: Time },
-    Removing,
-}
-
 /// State of a file.
 #[derive(Debug)]
 pub(super) struct File {
-    pub copy: Copy,
+    /// State of the copy, independent of its users: never [`Life::InUse`].
+    pub copy: Life,
     /// Chosen jobs that have not closed it yet.
     pub users: BTreeSet<JobId>,
     /// Number of running jobs among them.
@@ -109,14 +100,7 @@ impl Replication {
     /// Returns the progress of a file's copy.
     pub fn life(&self, file: FileId) -> Option<Life> {
         let file = self.files.get(&file)?;
-        Some(match file.copy {
-            Copy::Queued { .. } => Life::Queued,
-            Copy::Creating { since } => Life::Creating { since },
-            Copy::Complete if file.running > 0 => Life::InUse,
-            Copy::Complete => Life::Complete,
-            Copy::Failed { retry_at } => Life::Failed { retry_at },
-            Copy::Removing => Life::Removing,
-        })
+        Some(if file.copy == Life::Complete && file.running > 0 { Life::InUse } else { file.copy })
     }
 
     /// Returns counts since the start.
@@ -128,7 +112,7 @@ impl Replication {
     pub fn check(&self) {
         let mut creating = 0;
         for (id, file) in &self.files {
-            creating += usize::from(matches!(file.copy, Copy::Creating { .. }));
+            creating += usize::from(matches!(file.copy, Life::Creating { .. }));
             for job in &file.users {
                 let job = &self.jobs[job];
                 assert!(job.chosen.is_some() && job.files.contains(id), "only jobs that were chosen use a copy");
@@ -136,12 +120,12 @@ impl Replication {
             let running = file.users.iter().filter(|job| self.jobs[job].running).count();
             assert_eq!(file.running as usize, running, "{id}: jobs that run");
             let retries = self.retries.iter().any(|(_, f)| f == id);
-            assert_eq!(matches!(file.copy, Copy::Failed { .. }), retries, "{id}: what failed is tried again");
+            assert_eq!(matches!(file.copy, Life::Failed { .. }), retries, "{id}: what failed is tried again");
             let queued = self.queued.iter().any(|(_, f)| f == id);
-            assert_eq!(matches!(file.copy, Copy::Queued { .. }), queued, "{id}: what is wanted has a turn");
+            assert_eq!(matches!(file.copy, Life::Queued { .. }), queued, "{id}: what is wanted has a turn");
         }
         assert_eq!(self.creating, creating, "copies being made");
-        let bytes = |f: &&File| matches!(f.copy, Copy::Creating { .. } | Copy::Complete | Copy::Removing);
+        let bytes = |f: &&File| matches!(f.copy, Life::Creating { .. } | Life::Complete | Life::Removing);
         assert_eq!(self.stats.copies as usize, self.files.values().filter(bytes).count(), "copies there are");
         if !self.dirty && !matches!(self.config.strategy, Strategy::None | Strategy::All) {
             assert_eq!(self.waiting.length(), super::super::window::window(self.waiting.nodes(), self.reach()));
@@ -195,13 +179,13 @@ impl Replication {
         for file in &job.files {
             let Some(file) = self.files.get_mut(file) else { continue };
             // An existing copy of another job is kept for this one, too.
-            if file.copy == Copy::Complete && file.users.insert(id) {
+            if file.copy == Life::Complete && file.users.insert(id) {
                 job.chosen = job.chosen.or(Some(CreateReason::Shared));
             }
             file.running += u32::from(file.users.contains(&id));
         }
         if !job.files.is_empty() {
-            let complete = |file: &FileId| self.files.get(file).is_some_and(|f| f.copy == Copy::Complete);
+            let complete = |file: &FileId| self.files.get(file).is_some_and(|f| f.copy == Life::Complete);
             job.at_risk = !job.files.iter().all(complete);
             self.stats.dispatched += 1;
             self.stats.at_risk += u64::from(job.at_risk);
