@@ -80,7 +80,7 @@ impl Buffer {
             decided: Time::ZERO,
             turns: Turns::new(config.turns && config.scheme != Scheme::DataWarp, config.wait_max),
             tables: Tables::new(config.order, config.baselines),
-            forecast: Forecast::new(),
+            forecast: Forecast::default(),
             writing: BTreeMap::new(),
             numbers: BTreeMap::new(),
             demoting: None,

@@ -39,11 +39,6 @@ pub struct Coming {
 }
 
 impl Forecast {
-    /// Makes a forecast without applications.
-    pub fn new() -> Forecast {
-        Forecast::default()
-    }
-
     /// Sets the checkpoint period that a user declared for an application.
     pub fn told(&mut self, app: App, period_s: f64) {
         self.told_s.insert(app, period_s);
@@ -139,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_rhythm_is_learned_and_missed_beats_are_not_counted_on() {
-        let mut forecast = Forecast::new();
+        let mut forecast = Forecast::default();
         for n in 0..4 {
             forecast.arrived(Time::from_secs(n * 100), 1, 5.0);
         }

@@ -116,7 +116,7 @@ impl Held {
 }
 
 /// Tables of the buffer's versions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tables {
     order: Order,
     baselines: Baselines,
@@ -135,17 +135,7 @@ pub struct Tables {
 impl Tables {
     /// Makes empty tables.
     pub fn new(order: Order, baselines: Baselines) -> Tables {
-        Tables {
-            order,
-            baselines,
-            mtbf_s: BTreeMap::new(),
-            held: BTreeMap::new(),
-            demoted: BTreeSet::new(),
-            newest: BTreeMap::new(),
-            e_order: VecDeque::new(),
-            clean: VecDeque::new(),
-            clock: 0,
-        }
+        Tables { order, baselines, ..Tables::default() }
     }
 
     /// Sets the mean time between failures of an application, in seconds.
@@ -158,11 +148,22 @@ impl Tables {
         self.clock += 1;
         let others = self.held.range(all_of(version.app)).any(|(at, _)| *at != version);
         self.held.insert(version, Held { bytes, clean: false, demoting: false, used: self.clock, failures: 0 });
+        // If two versions are written at the same time, the older may complete last, after the newer has left.
+        if self.register(version) || others {
+            self.enter_e_order(version.app);
+        }
+    }
+
+    /// Records the number of a version, and returns whether there is a newer one.
+    fn register(&mut self, version: Version) -> bool {
         let newest = self.newest.entry(version.app).or_insert(version.number);
         *newest = (*newest).max(version.number);
-        // If two versions are written at the same time, the older may complete last, after the newer has left.
-        if (others || version.number < *newest) && !self.e_order.contains(&version.app) {
-            self.e_order.push_back(version.app);
+        version.number < *newest
+    }
+
+    fn enter_e_order(&mut self, app: App) {
+        if !self.e_order.contains(&app) {
+            self.e_order.push_back(app);
         }
     }
 
@@ -171,8 +172,7 @@ impl Tables {
         if in_buffer {
             self.written(version, bytes);
         } else {
-            let newest = self.newest.entry(version.app).or_insert(version.number);
-            *newest = (*newest).max(version.number);
+            self.register(version);
         }
         if on_capacity {
             self.demoted.insert(version);
@@ -200,10 +200,9 @@ impl Tables {
     /// Adds a version that was written directly to the capacity tier.
     pub fn written_direct(&mut self, version: Version) {
         self.demoted.insert(version);
-        let newest = self.newest.entry(version.app).or_insert(version.number);
-        *newest = (*newest).max(version.number);
-        if self.held.range(all_of(version.app)).next().is_some() && !self.e_order.contains(&version.app) {
-            self.e_order.push_back(version.app);
+        self.register(version);
+        if self.held.range(all_of(version.app)).next().is_some() {
+            self.enter_e_order(version.app);
         }
     }
 
@@ -257,8 +256,8 @@ impl Tables {
         if let Some(held) = self.held.get_mut(&of.version) {
             (held.demoting, held.failures) = (false, held.failures + 1);
         }
-        if of.reason == Reason::Superseded && !self.e_order.contains(&of.version.app) {
-            self.e_order.push_back(of.version.app);
+        if of.reason == Reason::Superseded {
+            self.enter_e_order(of.version.app);
         }
     }
 
@@ -321,11 +320,7 @@ impl Tables {
     }
 
     /// Returns the mean time between failures of an application in seconds; 0 if unknown.
-    pub fn mtbf_s(&self, app: App) -> u64 {
-        self.mtbf(app)
-    }
-
-    fn mtbf(&self, app: App) -> u64 {
+    pub fn mtbf(&self, app: App) -> u64 {
         self.mtbf_s.get(&app).copied().unwrap_or(0)
     }
 

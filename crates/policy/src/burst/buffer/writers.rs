@@ -84,7 +84,7 @@ impl Buffer {
         }
         if self.config.scheme == Scheme::DataWarp {
             // A new checkpoint overwrites the previous one.
-            let mtbf_s = self.tables.mtbf_s(of.app);
+            let mtbf_s = self.tables.mtbf(of.app);
             self.used -= self.tables.ended(of.app).iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
             self.tables.set_mtbf(of.app, mtbf_s);
         }
