@@ -34,10 +34,11 @@ pub use stripes::Config as StripesConfig;
 use crate::burst::admission;
 use crate::ids::{FileId, ObjectId};
 use crate::machine::{self as contract, Log, Machine};
+use crate::protect::failover;
 use crate::protect::repair_order::Candidate;
 use crate::protect::replica::Replication;
 use crate::stripe::forks::Shape;
-use crate::stripe::striper::Striper;
+use crate::stripe::striper::{self, Striper};
 use crate::tier::machine::{self, Reorganizer};
 use crate::tier::yielding::Yielding;
 use crate::tier::{Location, Move};
@@ -207,7 +208,8 @@ impl Volume {
             }
             FileEvent::Complained(target) if file.mirror_for(Purpose::Replica).is_some() => {
                 if let Some(replicas) = &mut self.replicas {
-                    replicas.complained(self.now, id, target);
+                    let key = failover::Key { file: id, target };
+                    replicas.failover.handle(self.now, failover::Event::Complained(key));
                 }
             }
             FileEvent::Accessed { .. } | FileEvent::Complained { .. } => {}
@@ -236,7 +238,7 @@ impl Volume {
 
     /// A damaged file waits for its repair, unless a failover is about to mend it.
     fn mend(&mut self, id: FileId) {
-        let fails_over = self.replicas.as_ref().is_some_and(|replicas| replicas.mends(id));
+        let fails_over = self.replicas.as_ref().is_some_and(|replicas| replicas.failover.is_at_work(id));
         match self.files.get(&id).filter(|file| self.repairs && file.is_damaged() && !fails_over) {
             Some(file) => self.repair.damaged(&Candidate {
                 file: id,
@@ -274,9 +276,7 @@ impl Volume {
         if let Some(burst) = &mut self.burst {
             burst.removed(self.now, id);
         }
-        if let Some(stripes) = &mut self.stripes {
-            stripes.removed(self.now, id);
-        }
+        self.tell_stripes(striper::Event::Gone(id));
         if let Some(replicas) = &mut self.replicas {
             replicas.removed(self.now, id);
         }
@@ -286,6 +286,12 @@ impl Volume {
     fn tell_tiers(&mut self, event: machine::Event) {
         if let Some(tiers) = &mut self.tiers {
             tiers.handle(self.now, event);
+        }
+    }
+
+    fn tell_stripes(&mut self, event: striper::Event) {
+        if let Some(stripes) = &mut self.stripes {
+            stripes.striper.handle(self.now, event);
         }
     }
 
@@ -382,9 +388,7 @@ impl Volume {
                     Outcome::Made { bytes, took } => (bytes, took),
                     Outcome::Failed | Outcome::Busy => (0, Time::ZERO),
                 };
-                if let Some(stripes) = &mut self.stripes {
-                    stripes.ended(now, file, bytes, took);
-                }
+                self.tell_stripes(striper::Event::Ended { file, bytes, took });
             }
             (Mechanism::Repair, Want::Repair) => {
                 self.repair.ended(now, file, made);
@@ -439,11 +443,7 @@ impl Machine for Volume {
         match event {
             Event::File(file, event) => self.file_event(file, event),
             Event::Tiers(event) => self.tell_tiers(event),
-            Event::Stripes(event) => {
-                if let Some(stripes) = &mut self.stripes {
-                    stripes.striper.handle(self.now, event);
-                }
-            }
+            Event::Stripes(event) => self.tell_stripes(event),
             Event::Job(event) => {
                 if let Some(replicas) = &mut self.replicas {
                     replicas.handle(self.now, event, &mut self.files);
@@ -451,7 +451,7 @@ impl Machine for Volume {
             }
             Event::TargetReturned(target) => {
                 if let Some(replicas) = &mut self.replicas {
-                    replicas.target_returned(self.now, target);
+                    replicas.failover.handle(self.now, failover::Event::TargetReturned(target));
                 }
             }
             Event::Checkpoint(event) => {

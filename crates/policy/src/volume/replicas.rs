@@ -7,7 +7,7 @@ use super::changes::{Ask, Want, Wanted};
 use super::event::{Purpose, Reason};
 use super::file::File;
 use super::ownership::Mechanism;
-use crate::ids::{FileId, TargetId};
+use crate::ids::FileId;
 use crate::machine::Machine;
 use crate::protect::failover::{self, Failover, Key};
 use crate::protect::replica::{self, RemoveReason, Replication};
@@ -36,7 +36,7 @@ impl Config {
 #[derive(Debug)]
 pub struct Replicas {
     pub replication: Replication,
-    failover: Failover,
+    pub failover: Failover,
     /// Replicas that could not be dropped, and the times of the next attempts.
     drops: Vec<(Time, Wanted)>,
     asks: Vec<Ask>,
@@ -60,20 +60,6 @@ impl Replicas {
             }
         }
         self.replication.handle(now, event);
-    }
-
-    /// Handles the failure of a target under a file with a replica.
-    pub fn complained(&mut self, now: Time, file: FileId, target: TargetId) {
-        self.failover.handle(now, failover::Event::Complained(Key { file, target }));
-    }
-
-    pub fn target_returned(&mut self, now: Time, target: TargetId) {
-        self.failover.handle(now, failover::Event::TargetReturned(target));
-    }
-
-    /// Whether a failover of the file is under way, so that no other mechanism may repair it.
-    pub fn mends(&self, file: FileId) -> bool {
-        self.failover.is_at_work(file)
     }
 
     pub fn removed(&mut self, now: Time, file: FileId) {

@@ -49,14 +49,6 @@ impl Stripes {
         self.striper.handle(now, Event::Asked { file, counts, users, recent });
     }
 
-    pub fn removed(&mut self, now: Time, file: FileId) {
-        self.striper.handle(now, Event::Gone(file));
-    }
-
-    pub fn ended(&mut self, now: Time, file: FileId, bytes: u64, took: Time) {
-        self.striper.handle(now, Event::Ended { file, bytes, took });
-    }
-
     pub fn next_deadline(&self) -> Option<Time> {
         (!self.striper.is_empty()).then_some(self.look_at)
     }
