@@ -52,14 +52,10 @@ pub struct Core {
     /// Other operations as of the last measurement of space.
     measured_at: AtomicU64,
     measuring: AtomicBool,
-    /// Time of the last measurement of its space, by this or another node; 0: never.
-    space_at: AtomicU64,
-    total_bytes: AtomicU64,
-    free_bytes: AtomicU64,
+    /// Its space, and the time of its last measurement by this or another node.
+    space: Mutex<(Option<Time>, Space)>,
     /// Set when the target had no room for an operation, until more than a little is free.
     full: AtomicBool,
-    /// One more than the device's number; 0: unknown.
-    device: AtomicU64,
     /// Time at which calls or probes failed it, in milliseconds since 1970; 0 if an operator did.
     failed_ms: AtomicU64,
 }
@@ -121,11 +117,8 @@ impl Core {
             own_ops: AtomicU64::new(0),
             measured_at: AtomicU64::new(0),
             measuring: AtomicBool::new(false),
-            space_at: AtomicU64::new(0),
-            total_bytes: AtomicU64::new(0),
-            free_bytes: AtomicU64::new(0),
+            space: Mutex::default(),
             full: AtomicBool::new(false),
-            device: AtomicU64::new(0),
             failed_ms: AtomicU64::new(0),
         }
     }
@@ -351,25 +344,17 @@ impl Core {
 
     /// Age of the figures of its space.
     pub fn space_age(&self) -> Option<Time> {
-        let at = self.space_at.load(Ordering::Relaxed);
-        (at > 0).then(|| self.now().since(Time(at)))
+        self.space.lock().0.map(|at| self.now().since(at))
     }
 
     pub fn set_space(&self, space: Space) {
-        self.space_at.store(self.now().0.max(1), Ordering::Relaxed);
         if space.free_bytes >= space.total_bytes / LITTLE_SHARE {
             self.full.store(false, Ordering::Relaxed);
         }
-        self.total_bytes.store(space.total_bytes, Ordering::Relaxed);
-        self.free_bytes.store(space.free_bytes, Ordering::Relaxed);
-        self.device.store(space.device.map_or(0, |device| device.wrapping_add(1)), Ordering::Relaxed);
+        *self.space.lock() = (Some(self.now()), space);
     }
 
     pub fn space(&self) -> Space {
-        Space {
-            total_bytes: self.total_bytes.load(Ordering::Relaxed),
-            free_bytes: self.free_bytes.load(Ordering::Relaxed),
-            device: self.device.load(Ordering::Relaxed).checked_sub(1),
-        }
+        self.space.lock().1
     }
 }
