@@ -178,7 +178,7 @@ impl File {
         }
         let layout = stub.layout()?;
         if let Some(layout) = &layout {
-            layout.check()?;
+            layout.check().map_err(Error::BadLayout)?;
         }
         let has_sums = layout.is_some() && stub.has_sums()?;
         let (source, size) = (stub.source()?, stub.size()?);

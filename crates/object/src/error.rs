@@ -3,7 +3,6 @@
 use crate::target::TargetError;
 use crate::users::user;
 use policy::TargetId;
-use policy::layout::LayoutError;
 use policy::quota::{Resource, Subject};
 use rustix::io::Errno;
 
@@ -86,12 +85,6 @@ fn name(subject: &Subject) -> String {
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Error {
         Error::Quota(refused)
-    }
-}
-
-impl From<LayoutError> for Error {
-    fn from(e: LayoutError) -> Error {
-        Error::BadLayout(e.to_string())
     }
 }
 

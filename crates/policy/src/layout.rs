@@ -31,7 +31,6 @@ mod sample;
 mod select;
 mod verbs;
 
-pub use check::LayoutError;
 pub use codec::CodecError;
 pub use map::{Piece, Pieces};
 pub use merged::{Merged, Run};
@@ -39,7 +38,7 @@ pub use missing::{Chunk, missing_chunks, object_len};
 pub use place::{Placement, SegmentShape, TargetView, choose_replica_targets, choose_targets, plan_growth};
 pub use reason::{History, Reason};
 pub use select::{Candidate, Standing};
-pub use verbs::{Verb, VerbError};
+pub use verbs::Verb;
 
 use crate::ids::{FileId, ObjectId, TargetId};
 

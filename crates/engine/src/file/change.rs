@@ -38,7 +38,7 @@ impl File {
         if let Some(old) = &old.layout {
             new.generation = new.generation.max(old.generation + 1);
         }
-        new.check()?;
+        new.check().map_err(Error::BadLayout)?;
         let set = self.publish(&mut new);
         self.stub_changed();
         set?;
@@ -133,7 +133,7 @@ impl File {
             let target = old.mirrors[mirror].segments[0].objects[0].target;
             new = new
                 .set_mirror_state(mirror, MirrorState::Stale, (self.pool.clock)(), Reason::MirrorStale(target))
-                .map_err(|e| Error::Invalid(e.to_string()))?;
+                .map_err(Error::Invalid)?;
         }
         if new.generation != old.generation {
             self.replace(&record, &view, new)?;

@@ -340,7 +340,7 @@ impl File {
     /// Makes a layout the view of this node.
     pub(super) fn install(&self, layout: Option<Layout>) -> Result<()> {
         if let Some(layout) = &layout {
-            layout.check()?;
+            layout.check().map_err(Error::BadLayout)?;
             self.pool.making.settled(layout.objects().map(|(_, object)| object.id));
         }
         let old = self.view();

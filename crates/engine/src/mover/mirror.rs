@@ -48,9 +48,8 @@ impl Mover {
                 let stands_in = layout.object(policy::layout::Position { mirror: replica, ..at });
                 let in_sync = layout.mirrors.get(replica).is_some_and(|m| m.state == MirrorState::InSync);
                 if in_sync && stands_in.is_some_and(|o| o.state == ObjectState::Complete && works(o.target)) {
-                    new = new
-                        .swap_objects(at, replica, now, Reason::FailedOver(failed))
-                        .map_err(|e| Error::Unrecoverable(e.to_string()))?;
+                    new =
+                        new.swap_objects(at, replica, now, Reason::FailedOver(failed)).map_err(Error::Unrecoverable)?;
                     swapped += 1;
                 }
             }

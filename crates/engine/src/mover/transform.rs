@@ -376,7 +376,7 @@ impl Mover {
 
 /// Checks that an object in both layouts holds the same bytes of the file.
 fn check_kept(old: &Layout, new: &Layout) -> Result<()> {
-    new.check()?;
+    new.check().map_err(Error::BadLayout)?;
     for (at, object) in new.objects() {
         let Some((was, before)) = old.objects().find(|(_, o)| o.id == object.id) else { continue };
         let (a, b) = (&old.mirrors[was.mirror], &new.mirrors[at.mirror]);

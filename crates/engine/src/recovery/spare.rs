@@ -115,7 +115,7 @@ impl Driver {
         let changed = file.change_layout_for_now(|layout, now| {
             let at = position(layout, key.lost).ok_or_else(|| no("the layout changed in between"))?;
             let reason = Reason::RecoveryStarted(spare.lost.target);
-            layout.replace_object(at, spare.new, now, reason).map_err(|e| no(&e.to_string()))
+            layout.replace_object(at, spare.new, now, reason).map_err(Error::Unrecoverable)
         });
         match changed {
             Ok(_) => self.handle(Event::Published(key)),
@@ -180,7 +180,7 @@ impl Driver {
         synced.map_err(|error| Error::Target { target: spare.target.id(), error })?;
         file.change_layout(|layout, now| {
             let at = position(layout, spare.new.id).ok_or_else(|| no("the layout changed in between"))?;
-            layout.complete_object(at, now, Reason::Recovered).map_err(|e| no(&e.to_string()))
+            layout.complete_object(at, now, Reason::Recovered).map_err(Error::Unrecoverable)
         })?;
         self.note(key, |name| format!("recovered {name}: {} stripes", spare.rows()));
         Ok(spare)

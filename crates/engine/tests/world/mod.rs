@@ -289,8 +289,7 @@ impl Recover for MemoryRecovery {
             if lost(l)? != object {
                 return Err(Error::Busy("changed".into()));
             }
-            l.replace_object(at, partial, now, Reason::RecoveryStarted(object.target))
-                .map_err(|e| Error::Invalid(e.to_string()))
+            l.replace_object(at, partial, now, Reason::RecoveryStarted(object.target)).map_err(Error::Invalid)
         })?;
         let segment = &changed.mirrors[at.mirror].segments[at.segment];
         for chunk in missing_chunks(segment, at.index, source.len() as u64) {
@@ -300,9 +299,7 @@ impl Recover for MemoryRecovery {
         }
         file.with_object(at, id, |h| h.sync())?;
         pool.targets.get(target).ok_or(Error::NoTarget)?.run(|m| m.sync_names()).map_err(error)?;
-        file.change_layout(|l, now| {
-            l.complete_object(at, now, Reason::Recovered).map_err(|e| Error::Invalid(e.to_string()))
-        })?;
+        file.change_layout(|l, now| l.complete_object(at, now, Reason::Recovered).map_err(Error::Invalid))?;
         let _ = self.pool.upgrade().map(|p| p.garbage.remember(object.target, object.id));
         Ok(())
     }

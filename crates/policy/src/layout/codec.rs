@@ -14,14 +14,11 @@
 mod crc32;
 mod varint;
 
-use super::{
-    History, Layout, LayoutError, Merged, Mirror, MirrorState, OPEN_END, Object, ObjectState, Reason, Segment,
-};
+use super::{History, Layout, Merged, Mirror, MirrorState, OPEN_END, Object, ObjectState, Reason, Segment};
 use crate::ids::{FileId, ObjectId, TargetId};
 use crate::time::Time;
 use crc32::crc32;
-use std::fmt;
-use varint::{Reader, put, put_delta};
+use varint::{Reader, malformed, put, put_delta};
 
 const MAGIC: &[u8; 4] = b"ENTL";
 /// Version of layouts without shared objects.
@@ -32,44 +29,14 @@ const VERSION_MERGED: u8 = 2;
 const HEAD_LEN: usize = 5;
 const CRC_LEN: usize = 4;
 
-/// Reason why bytes are no layout record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Reason why bytes are no layout record, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CodecError {
-    /// The magic bytes are missing.
-    NotARecord,
-    /// The record has an unknown version.
-    Version(u8),
-    /// The checksum does not match: damaged or cut off.
-    Checksum,
-    /// The checksum matches but the contents are invalid at this byte.
-    Malformed {
-        /// Index of the byte.
-        at: usize,
-    },
-    /// The layout breaks an invariant.
-    Invalid(LayoutError),
+    /// A newer program wrote the record.
+    Newer(String),
+    /// The record is damaged, or none.
+    Bad(String),
 }
-
-impl fmt::Display for CodecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CodecError::NotARecord => write!(f, "this is no layout record; the stub was changed by another program"),
-            CodecError::Version(v) => {
-                write!(
-                    f,
-                    "the layout record has version {v}, which this program cannot read; use the entrepot that wrote it"
-                )
-            }
-            CodecError::Checksum => {
-                write!(f, "the layout record is damaged, its checksum does not match; restore the stub from a backup")
-            }
-            CodecError::Malformed { at } => write!(f, "the layout record is not valid at byte {at}"),
-            CodecError::Invalid(e) => write!(f, "the layout record is invalid: {e}"),
-        }
-    }
-}
-
-impl std::error::Error for CodecError {}
 
 impl Layout {
     /// Returns the record of this layout, which must keep its invariants. See `docs/reference/format.md`.
@@ -95,17 +62,23 @@ impl Layout {
     /// Decodes a record, and checks its layout.
     pub fn decode(record: &[u8]) -> Result<Layout, CodecError> {
         if !record.starts_with(MAGIC) {
-            return Err(CodecError::NotARecord);
+            return Err(CodecError::Bad("this is no layout record; the stub was changed by another program".into()));
         }
+        let damaged = "the layout record is damaged, its checksum does not match; restore the stub from a backup";
+        let damaged = || CodecError::Bad(damaged.into());
         let shares = match record.get(MAGIC.len()) {
             Some(&VERSION) => false,
             Some(&VERSION_MERGED) => true,
-            Some(&other) => return Err(CodecError::Version(other)),
-            None => return Err(CodecError::Checksum),
+            Some(&other) => {
+                return Err(CodecError::Newer(format!(
+                    "the layout record has version {other}, which this program cannot read; use the entrepot that wrote it"
+                )));
+            }
+            None => return Err(damaged()),
         };
-        let (body, crc) = record.split_last_chunk::<CRC_LEN>().ok_or(CodecError::Checksum)?;
+        let (body, crc) = record.split_last_chunk::<CRC_LEN>().ok_or_else(damaged)?;
         if body.len() < HEAD_LEN || crc32(body) != u32::from_le_bytes(*crc) {
-            return Err(CodecError::Checksum);
+            return Err(damaged());
         }
         let mut reader = Reader::new(body, HEAD_LEN);
         let file = FileId(reader.number()?);
@@ -116,10 +89,10 @@ impl Layout {
         let history = history(&mut reader)?;
         reader.end()?;
         let layout = Layout { file, generation, mirrors, history };
-        layout.check().map_err(CodecError::Invalid)?;
+        layout.check().map_err(|why| CodecError::Bad(format!("the layout record is invalid: {why}")))?;
         // Each layout has exactly one valid record.
         if layout.is_merged() != shares {
-            return Err(CodecError::Malformed { at: MAGIC.len() });
+            return Err(malformed(MAGIC.len()));
         }
         Ok(layout)
     }
@@ -172,7 +145,7 @@ fn mirror(reader: &mut Reader, shares: bool, last_id: &mut u64) -> Result<Mirror
 fn segment(reader: &mut Reader, start: u64, shares: bool, last_id: &mut u64) -> Result<Segment, CodecError> {
     let end = match reader.number()? {
         0 => OPEN_END,
-        len => start.checked_add(len).filter(|end| *end != OPEN_END).ok_or(reader.malformed())?,
+        len => start.checked_add(len).filter(|end| *end != OPEN_END).ok_or_else(|| reader.malformed())?,
     };
     let stripe_size = reader.number()?;
     let count = reader.count(2)?;

@@ -2,49 +2,28 @@
 //!
 //! Each returns a layout of the next generation with its reason in the history, or an error. None touches an object.
 
-use super::{Layout, LayoutError, MirrorState, Object, ObjectState, Position, Reason, Segment};
+use super::{Layout, MirrorState, Object, ObjectState, Position, Reason, Segment};
 use crate::time::Time;
-use std::fmt;
 
-/// Reason why a layout cannot be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VerbError {
-    /// No such mirror, segment or object exists.
-    NoSuchPosition(Position),
-    /// The mirror is the last one in sync; without it the file could not be read.
-    LastInSync,
-    /// These two mirrors have different segments.
-    NotAlike(usize, usize),
-    /// The result would break an invariant.
-    Invalid(LayoutError),
+/// Result of a verb; the error says for people why the layout cannot be changed.
+pub type Verb = Result<Layout, String>;
+
+const LAST_IN_SYNC: &str = "it is the last mirror in sync, so the file would be lost; add or resync another one first";
+
+fn none_at(at: Position) -> String {
+    format!("the layout has no object {}.{}.{} (mirror.segment.index)", at.mirror, at.segment, at.index)
 }
 
-impl fmt::Display for VerbError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            VerbError::NoSuchPosition(p) => {
-                write!(f, "the layout has no object {}.{}.{} (mirror.segment.index)", p.mirror, p.segment, p.index)
-            }
-            VerbError::LastInSync => {
-                write!(f, "it is the last mirror in sync, so the file would be lost; add or resync another one first")
-            }
-            VerbError::NotAlike(a, b) => write!(f, "mirrors {a} and {b} are not striped alike"),
-            VerbError::Invalid(e) => write!(f, "the changed layout would be invalid: {e}"),
-        }
-    }
+fn none_in(mirror: usize) -> String {
+    none_at(Position { mirror, segment: 0, index: 0 })
 }
-
-impl std::error::Error for VerbError {}
-
-/// Result of a verb.
-pub type Verb = Result<Layout, VerbError>;
 
 impl Layout {
     /// Sets whether a copy is in sync. Refuses to make the last one stale.
     pub fn set_mirror_state(&self, mirror: usize, state: MirrorState, at: Time, reason: Reason) -> Verb {
-        let old = self.mirrors.get(mirror).ok_or(VerbError::NoSuchPosition(place(mirror, 0, 0)))?;
+        let old = self.mirrors.get(mirror).ok_or_else(|| none_in(mirror))?;
         if state == MirrorState::Stale && old.state == MirrorState::InSync && self.in_sync_count() == 1 {
-            return Err(VerbError::LastInSync);
+            return Err(LAST_IN_SYNC.into());
         }
         self.changed(at, reason, |new| {
             new.mirrors[mirror].state = state;
@@ -55,7 +34,7 @@ impl Layout {
     /// Replaces an object: by a copy on another target, or by an empty `Partial` one to recover into.
     pub fn replace_object(&self, position: Position, object: Object, at: Time, reason: Reason) -> Verb {
         self.changed(at, reason, |new| {
-            *new.object_mut(position).ok_or(VerbError::NoSuchPosition(position))? = object;
+            *new.object_mut(position).ok_or_else(|| none_at(position))? = object;
             Ok(())
         })
     }
@@ -66,18 +45,17 @@ impl Layout {
         let b = Position { mirror: b, ..a };
         let shape = |p: Position| {
             let segment = self.mirrors.get(p.mirror).and_then(|m| m.segments.get(p.segment));
-            let segment = segment.ok_or(VerbError::NoSuchPosition(p))?;
-            Ok((segment.start, segment.end, segment.stripe_size, segment.objects.len()))
+            segment.map(|of| (of.start, of.end, of.stripe_size, of.objects.len())).ok_or_else(|| none_at(p))
         };
         if shape(a)? != shape(b)? {
-            return Err(VerbError::NotAlike(a.mirror, b.mirror));
+            return Err(format!("mirrors {} and {} are not striped alike", a.mirror, b.mirror));
         }
         let (first, second) = (self.object(a), self.object(b));
-        let first = *first.ok_or(VerbError::NoSuchPosition(a))?;
-        let second = *second.ok_or(VerbError::NoSuchPosition(b))?;
+        let first = *first.ok_or_else(|| none_at(a))?;
+        let second = *second.ok_or_else(|| none_at(b))?;
         self.changed(at, reason, |new| {
-            *new.object_mut(a).ok_or(VerbError::NoSuchPosition(a))? = second;
-            *new.object_mut(b).ok_or(VerbError::NoSuchPosition(b))? = first;
+            *new.object_mut(a).ok_or_else(|| none_at(a))? = second;
+            *new.object_mut(b).ok_or_else(|| none_at(b))? = first;
             Ok(())
         })
     }
@@ -85,7 +63,7 @@ impl Layout {
     /// Marks a recovered object as complete.
     pub fn complete_object(&self, position: Position, at: Time, reason: Reason) -> Verb {
         self.changed(at, reason, |new| {
-            new.object_mut(position).ok_or(VerbError::NoSuchPosition(position))?.state = ObjectState::Complete;
+            new.object_mut(position).ok_or_else(|| none_at(position))?.state = ObjectState::Complete;
             Ok(())
         })
     }
@@ -102,15 +80,12 @@ impl Layout {
     pub fn seal(&self, parts: Vec<(usize, Segment)>) -> Verb {
         let mut new = self.clone();
         for (mirror, part) in parts {
-            let segments =
-                &mut new.mirrors.get_mut(mirror).ok_or(VerbError::NoSuchPosition(place(mirror, 0, 0)))?.segments;
+            let segments = &mut new.mirrors.get_mut(mirror).ok_or_else(|| none_in(mirror))?.segments;
             segments.retain(|segment| segment.start < part.start);
             segments.iter_mut().for_each(|segment| segment.end = segment.end.min(part.start));
             segments.push(part);
         }
-        new.generation = new.generation.saturating_add(1);
-        new.check().map_err(VerbError::Invalid)?;
-        Ok(new)
+        new.next()
     }
 
     /// Returns the number of mirrors in sync.
@@ -118,18 +93,19 @@ impl Layout {
         self.mirrors.iter().filter(|m| m.state == MirrorState::InSync).count()
     }
 
-    fn changed(&self, at: Time, reason: Reason, change: impl FnOnce(&mut Layout) -> Result<(), VerbError>) -> Verb {
+    fn changed(&self, at: Time, reason: Reason, change: impl FnOnce(&mut Layout) -> Result<(), String>) -> Verb {
         let mut new = self.clone();
         change(&mut new)?;
-        new.generation = new.generation.saturating_add(1);
         new.history.push(at, reason);
-        new.check().map_err(VerbError::Invalid)?;
-        Ok(new)
+        new.next()
     }
-}
 
-fn place(mirror: usize, segment: usize, index: usize) -> Position {
-    Position { mirror, segment, index }
+    /// Completes a change, unless it breaks an invariant.
+    fn next(mut self) -> Verb {
+        self.generation = self.generation.saturating_add(1);
+        self.check().map_err(|why| format!("the changed layout would be invalid: {why}"))?;
+        Ok(self)
+    }
 }
 
 #[cfg(test)]
@@ -164,7 +140,7 @@ mod tests {
             while let Some(n) = layout.mirrors.iter().rposition(|m| m.state == MirrorState::InSync) {
                 let stale = layout.set_mirror_state(n, MirrorState::Stale, AT, reason);
                 if layout.in_sync_count() == 1 {
-                    prop_assert_eq!(stale, Err(VerbError::LastInSync));
+                    prop_assert_eq!(stale, Err(LAST_IN_SYNC.to_owned()));
                     break;
                 }
                 let stale = stale.expect("another is in sync");
@@ -232,13 +208,14 @@ mod tests {
         fn what_is_not_there_or_would_be_invalid_is_refused(layout in sample::layouts()) {
             let nowhere = Position { mirror: layout.mirrors.len(), segment: 0, index: 0 };
             let object = *layout.objects().next().expect("every layout has one").1;
-            let none = Err(VerbError::NoSuchPosition(nowhere));
+            let none = Err(none_at(nowhere));
             prop_assert_eq!(&layout.set_mirror_state(nowhere.mirror, MirrorState::InSync, AT, Reason::MirrorAdded), &none);
             prop_assert_eq!(&layout.replace_object(nowhere, object, AT, Reason::Moved), &none);
             let mut twice = layout;
             twice.mirrors.push(twice.mirrors[0].clone());
             let twice = twice.set_mirror_state(0, MirrorState::InSync, AT, Reason::MirrorAdded);
-            prop_assert_eq!(twice, Err(VerbError::Invalid(LayoutError::Twice(object.id))));
+            let why = format!("the changed layout would be invalid: object {} occurs twice", object.id);
+            prop_assert_eq!(twice, Err(why));
         }
     }
 }

@@ -303,7 +303,7 @@ impl File {
             return Ok(None);
         }
         let new: Vec<ObjectId> = parts.iter().flat_map(|(_, part)| &part.objects).map(|object| object.id).collect();
-        let sealed = layout.seal(parts).map_err(|error| Error::Invalid(error.to_string()))?;
+        let sealed = layout.seal(parts).map_err(Error::Invalid)?;
         let stays = |object: &Object| sealed.objects().any(|(_, of)| of.id == object.id);
         let old = layout.objects().map(|(_, object)| *object).filter(|object| !stays(object)).collect();
         made.sync()?;

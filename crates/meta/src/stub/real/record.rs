@@ -109,8 +109,8 @@ fn number_in(value: &[u8]) -> io::Result<Option<FileId>> {
 
 pub(in crate::stub) fn decode(record: &[u8]) -> Result<Layout> {
     Layout::decode(record).map_err(|error| match error {
-        CodecError::Version(_) => Error::Newer(error.to_string()),
-        _ => Error::BadLayout(error.to_string()),
+        CodecError::Newer(why) => Error::Newer(why),
+        CodecError::Bad(why) => Error::BadLayout(why),
     })
 }
 

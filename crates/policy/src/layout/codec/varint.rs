@@ -20,6 +20,11 @@ pub(super) fn put_delta(out: &mut Vec<u8>, from: u64, to: u64) {
     put(out, ((delta << 1) ^ (delta >> 63)) as u64);
 }
 
+/// Error for an invalid byte in a record whose checksum matches.
+pub(super) fn malformed(at: usize) -> CodecError {
+    CodecError::Bad(format!("the layout record is not valid at byte {at}"))
+}
+
 /// Reads numbers from untrusted bytes.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
@@ -34,11 +39,11 @@ impl<'a> Reader<'a> {
 
     /// Returns the error for the last position read.
     pub(super) fn malformed(&self) -> CodecError {
-        CodecError::Malformed { at: self.at }
+        malformed(self.at)
     }
 
     pub(super) fn byte(&mut self) -> Result<u8, CodecError> {
-        let byte = *self.bytes.get(self.at).ok_or(self.malformed())?;
+        let byte = *self.bytes.get(self.at).ok_or_else(|| self.malformed())?;
         self.at += 1;
         Ok(byte)
     }
