@@ -4,31 +4,9 @@
 use crate::cache::{Replacement, TwoLists};
 use crate::coordinate::{Coordination, Labels, Large, Pfc, Scope};
 use crate::prefetch::{Prefetch, Share, Trigger};
-use std::fmt;
-
-/// Invalid name or parameter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WordError {
-    /// Kind of algorithm that the text should name.
-    pub what: &'static str,
-    /// Text as it was given.
-    pub text: String,
-    /// Cause, with the valid choices.
-    pub why: String,
-}
-
-impl fmt::Display for WordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} `{}`: {}", self.what, self.text, self.why)
-    }
-}
-
-impl std::error::Error for WordError {}
 
 /// Name of an algorithm, with its parameters.
 pub struct Parser<'t> {
-    what: &'static str,
-    text: &'t str,
     /// Name of the algorithm.
     pub name: &'t str,
     /// Its parameters with their values.
@@ -37,33 +15,28 @@ pub struct Parser<'t> {
 
 impl<'t> Parser<'t> {
     /// Splits `text`; a parameter without a value has an empty one.
-    pub fn new(what: &'static str, text: &'t str) -> Parser<'t> {
+    pub fn new(text: &'t str) -> Parser<'t> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let parts = rest.split(',').map(str::trim).filter(|part| !part.is_empty());
         let parameters = parts.map(|part| part.split_once('=').unwrap_or((part, ""))).collect();
-        Parser { what, text, name: name.trim(), parameters }
-    }
-
-    /// Returns the error with this cause.
-    pub fn wrong(&self, why: impl Into<String>) -> WordError {
-        WordError { what: self.what, text: self.text.to_owned(), why: why.into() }
-    }
-
-    /// Parses the value of a parameter.
-    pub fn number<T: std::str::FromStr>(&self, key: &str, value: &str) -> Result<T, WordError> {
-        value.parse().map_err(|_| self.wrong(format!("`{value}` is no value for {key}")))
+        Parser { name: name.trim(), parameters }
     }
 
     /// Returns the error for a parameter that the algorithm lacks.
-    pub fn unknown(&self, key: &str, known: &str) -> WordError {
-        self.wrong(format!("{} has no parameter `{key}`; it has {known}", self.name))
+    pub fn unknown(&self, key: &str, known: &str) -> String {
+        format!("{} has no parameter `{key}`; it has {known}", self.name)
     }
 }
 
+/// Parses the value of a parameter.
+pub fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("`{value}` is no value for {key}"))
+}
+
 /// Parses a prefetcher of a mount, with parameters by the names of its fields.
-pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
-    let parser = Parser::new("prefetcher", text);
-    let mut chosen: Prefetch = parser.name.parse().map_err(|error: String| parser.wrong(error))?;
+pub fn prefetch(text: &str) -> Result<Prefetch, String> {
+    let parser = Parser::new(text);
+    let mut chosen: Prefetch = parser.name.parse()?;
     for &(key, value) in &parser.parameters {
         set_prefetch(&mut chosen, &parser, key, value)?;
     }
@@ -71,11 +44,11 @@ pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
 }
 
 /// Sets a parameter of a prefetcher.
-pub fn set_prefetch(chosen: &mut Prefetch, parser: &Parser<'_>, key: &str, value: &str) -> Result<(), WordError> {
+pub fn set_prefetch(chosen: &mut Prefetch, parser: &Parser<'_>, key: &str, value: &str) -> Result<(), String> {
     match (chosen, key) {
-        (Prefetch::OnDemand { max }, "max") => *max = parser.number(key, value)?,
-        (Prefetch::Stream { degree_max, .. }, "degree_max") => *degree_max = parser.number(key, value)?,
-        (Prefetch::Stream { distance, .. }, "distance") => *distance = parser.number(key, value)?,
+        (Prefetch::OnDemand { max }, "max") => *max = number(key, value)?,
+        (Prefetch::Stream { degree_max, .. }, "degree_max") => *degree_max = number(key, value)?,
+        (Prefetch::Stream { distance, .. }, "distance") => *distance = number(key, value)?,
         (Prefetch::None, _) => return Err(parser.unknown(key, "none")),
         (Prefetch::OnDemand { .. }, _) => return Err(parser.unknown(key, "max")),
         (Prefetch::Stream { .. }, _) => return Err(parser.unknown(key, "degree_max, distance")),
@@ -84,19 +57,19 @@ pub fn set_prefetch(chosen: &mut Prefetch, parser: &Parser<'_>, key: &str, value
 }
 
 /// Parses a replacement: `lru` or `sarc`.
-pub fn replacement(text: &str) -> Result<Replacement, WordError> {
-    let parser = Parser::new("replacement", text);
+pub fn replacement(text: &str) -> Result<Replacement, String> {
+    let parser = Parser::new(text);
     let mut lists = TwoLists::default();
     match parser.name {
         "lru" if parser.parameters.is_empty() => return Ok(Replacement::Lru),
-        "lru" => return Err(parser.wrong("lru has no parameters")),
+        "lru" => return Err("lru has no parameters".into()),
         "sarc" => {}
-        _ => return Err(parser.wrong("choose lru or sarc")),
+        _ => return Err("choose lru or sarc".into()),
     }
     for &(key, value) in &parser.parameters {
         match key {
-            "bottom_fraction" => lists.bottom_fraction = parser.number(key, value)?,
-            "large_ratio" => lists.large_ratio = parser.number(key, value)?,
+            "bottom_fraction" => lists.bottom_fraction = number(key, value)?,
+            "large_ratio" => lists.large_ratio = number(key, value)?,
             _ => return Err(parser.unknown(key, "bottom_fraction, large_ratio")),
         }
     }
@@ -104,20 +77,20 @@ pub fn replacement(text: &str) -> Result<Replacement, WordError> {
 }
 
 /// Parses a trigger: `native`, `fixed:24`, `ets`, `esf`; the last two with `default=`, `min=`, `max=`, `redistribute`.
-pub fn trigger(text: &str) -> Result<Trigger, WordError> {
-    let parser = Parser::new("trigger", text);
+pub fn trigger(text: &str) -> Result<Trigger, String> {
+    let parser = Parser::new(text);
     match (parser.name, &parser.parameters[..]) {
         ("native", []) => return Ok(Trigger::Native),
-        ("fixed", &[(distance, "")]) => return Ok(Trigger::Fixed { distance: parser.number("fixed", distance)? }),
+        ("fixed", &[(distance, "")]) => return Ok(Trigger::Fixed { distance: number("fixed", distance)? }),
         ("ets" | "esf", _) => {}
-        _ => return Err(parser.wrong("choose native, fixed:BLOCKS, ets or esf")),
+        _ => return Err("choose native, fixed:BLOCKS, ets or esf".into()),
     }
     let mut share = Share::default();
     for &(key, value) in &parser.parameters {
         match key {
-            "default" => share.distance_default = parser.number(key, value)?,
-            "min" => share.distance_min = parser.number(key, value)?,
-            "max" => share.distance_max = parser.number(key, value)?,
+            "default" => share.distance_default = number(key, value)?,
+            "min" => share.distance_min = number(key, value)?,
+            "max" => share.distance_max = number(key, value)?,
             "redistribute" => share.redistribute = true,
             _ => return Err(parser.unknown(key, "default, min, max, redistribute")),
         }
@@ -131,10 +104,10 @@ pub fn trigger(text: &str) -> Result<Trigger, WordError> {
 /// PFC takes `bypass` or `readmore` for one action only, and `file` or `client` for its scope. `text` (`text=0.5`) is
 /// the other reading of its code, `prose` the other reading of readmore; further parameters are `queue=0.1` and
 /// `cap=BLOCKS`. `pfc:adaptive` is our per-stream coordinator.
-pub fn coordination(text: &str) -> Result<Coordination, WordError> {
+pub fn coordination(text: &str) -> Result<Coordination, String> {
     let mut chosen = Coordination::NONE;
     for part in text.split('+') {
-        let parser = Parser::new("coordinator", part);
+        let parser = Parser::new(part);
         match parser.name {
             "none" => {}
             "labels" if parser.parameters == [("onward", "")] => {
@@ -152,7 +125,7 @@ pub fn coordination(text: &str) -> Result<Coordination, WordError> {
                 chosen.pfc = Some(pfc(&parser)?);
                 continue;
             }
-            _ => return Err(parser.wrong("choose none, labels, early, pfc, du, or several joined by +")),
+            _ => return Err("choose none, labels, early, pfc, du, or several joined by +".into()),
         }
         if let Some((key, _)) = parser.parameters.first() {
             return Err(parser.unknown(key, if parser.name == "labels" { "onward" } else { "none" }));
@@ -161,7 +134,7 @@ pub fn coordination(text: &str) -> Result<Coordination, WordError> {
     Ok(chosen)
 }
 
-fn pfc(parser: &Parser<'_>) -> Result<Pfc, WordError> {
+fn pfc(parser: &Parser<'_>) -> Result<Pfc, String> {
     let mut pfc = Pfc::PUBLISHED;
     for &(key, value) in &parser.parameters {
         match key {
@@ -171,14 +144,14 @@ fn pfc(parser: &Parser<'_>) -> Result<Pfc, WordError> {
             "client" => pfc.scope = Scope::Client,
             "prose" => pfc.prose = true,
             "text" if value.is_empty() => pfc.large = Large::Text { factor: 0.5 },
-            "text" => pfc.large = Large::Text { factor: parser.number(key, value)? },
-            "queue" => pfc.queue_fraction = parser.number(key, value)?,
-            "cap" => pfc.bypass_max = Some(parser.number(key, value)?),
+            "text" => pfc.large = Large::Text { factor: number(key, value)? },
+            "queue" => pfc.queue_fraction = number(key, value)?,
+            "cap" => pfc.bypass_max = Some(number(key, value)?),
             _ => return Err(parser.unknown(key, "bypass, readmore, file, client, prose, text, queue, cap")),
         }
     }
     if !pfc.bypass && !pfc.readmore {
-        return Err(parser.wrong("bypass and readmore each mean that action only; leave both out for both"));
+        return Err("bypass and readmore each mean that action only; leave both out for both".into());
     }
     Ok(pfc)
 }
@@ -205,9 +178,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_what_would_be_right() {
-        assert!(prefetch("sark").unwrap_err().why.contains("on-demand"));
-        assert!(prefetch("stream:threshold=4").unwrap_err().why.contains("degree_max"));
-        assert!(prefetch("on-demand:max=x").unwrap_err().why.contains("`x`"));
+        assert!(prefetch("sark").unwrap_err().contains("on-demand"));
+        assert!(prefetch("stream:threshold=4").unwrap_err().contains("degree_max"));
+        assert!(prefetch("on-demand:max=x").unwrap_err().contains("`x`"));
         assert!(trigger("fixed").is_err());
         assert!(coordination("pfc:bypass,readmore").is_err());
         assert!(coordination("labels:loud").is_err());

@@ -154,17 +154,15 @@ pub trait Settable: Clone {
     fn set(&mut self, name: &str, word: &str) -> Result<(), SetupError>;
 }
 
-impl From<policy::words::WordError> for SetupError {
-    fn from(error: policy::words::WordError) -> SetupError {
-        SetupError { what: error.what, value: error.text, why: error.why }
-    }
-}
-
 impl SetupError {
     /// Creates the error of an invalid value; `why` lists the valid ones.
     pub fn new(what: &'static str, value: impl Into<String>, why: impl Into<String>) -> SetupError {
         SetupError { what, value: value.into(), why: why.into() }
     }
+}
+
+fn parsed<T>(what: &'static str, text: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, SetupError> {
+    parse(text).map_err(|why| SetupError::new(what, text, why))
 }
 
 impl Setup {
@@ -242,16 +240,16 @@ impl Setup {
             let size: Size = level.size.parse()?;
             let blocks = size.blocks(above, block_bytes).clamp(1, u64::from(CAPACITY_MAX));
             above = blocks;
-            let mut config = LevelConfig::new(blocks as u32, prefetch(&level.prefetch)?);
+            let mut config = LevelConfig::new(blocks as u32, parsed("prefetcher", &level.prefetch, prefetch)?);
             config.buffers = buffers;
             if let Some(text) = &level.replacement {
-                config.replacement = replacement(text)?;
+                config.replacement = parsed("replacement", text, replacement)?;
             }
             if let Some(text) = &level.trigger {
-                config.trigger = trigger(text)?;
+                config.trigger = parsed("trigger", text, trigger)?;
             }
             if let Some(text) = &level.coordinator {
-                config.coordination = coordination(text)?;
+                config.coordination = parsed("coordinator", text, coordination)?;
             }
             config.per_stream = self.per_stream || self.sample_every.is_some();
             Level::new(config.clone()).map_err(|error| SetupError::new("level", &level.prefetch, error.to_string()))?;

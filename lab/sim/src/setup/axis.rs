@@ -66,9 +66,8 @@ impl Setup {
         } else if trigger(name).is_ok() {
             "trigger"
         } else {
-            prefetch(name).map_err(|error| {
-                let why = format!("it is no coordinator and no trigger, and {}", error.why);
-                SetupError::new("policy", name, why)
+            prefetch(name).map_err(|why| {
+                SetupError::new("policy", name, format!("it is no coordinator and no trigger, and {why}"))
             })?;
             "pair"
         };

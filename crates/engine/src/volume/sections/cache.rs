@@ -6,7 +6,7 @@ use crate::cache::BLOCK_BYTES;
 use policy::cache::{CAPACITY_MAX, LevelConfig, Replacement, Setting};
 use policy::coordinate::Coordination;
 use policy::prefetch::{Prefetch, Trigger};
-use policy::words::{self, WordError};
+use policy::words;
 
 /// A cache smaller than this is no cache: not even the windows of one stream would fit.
 const SIZE_MIN: u64 = 64 << 10;
@@ -33,8 +33,8 @@ section! {
     }
 }
 
-fn said<T>(parse: impl Fn(&str) -> Result<T, WordError>) -> impl Fn(&str) -> Result<T, String> {
-    move |text| parse(text).map_err(|error| format!("Mend it: {}", error.why))
+fn said<T>(parse: impl Fn(&str) -> Result<T, String>) -> impl Fn(&str) -> Result<T, String> {
+    move |text| parse(text).map_err(|why| format!("Mend it: {why}"))
 }
 
 /// The mount's block cache.
