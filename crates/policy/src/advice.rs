@@ -10,7 +10,6 @@
 //! A read continues a stream if it starts near the end of one of eight streams. Near means within a request or two,
 //! since requests overtake each other. The stream must have continued a few times already, so that two neighbours hit
 //! by chance do not count. The share of recent reads that continued a stream is the file's habit.
-//! count. The share of recent reads that continued a stream is the file's habit.
 //!
 //! A file counts as random only after many reads: a sequential reader without read-ahead waits for the device each
 //! time. A few sequential reads end it, so nothing is lost where the two mix.
