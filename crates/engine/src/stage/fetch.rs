@@ -42,7 +42,7 @@ pub(super) fn fetch(incoming: &Incoming, sources: &Sources, helpers: Option<&Hel
         Ok(())
     };
     let units = (0..incoming.units()).filter(left).collect();
-    work_off(units, IN_FLIGHT, helpers, UNITS_AT_ONCE, here, elsewhere).inspect_err(|_| {
+    work_off(units, IN_FLIGHT, helpers, Helpers::units_of, here, elsewhere).inspect_err(|_| {
         // Earlier units count; if even this save fails, the first error has the cause.
         if let Err(also) = incoming.save() {
             tracing::warn!("the fetched bytes of {} are not kept: {also}", incoming.uri());

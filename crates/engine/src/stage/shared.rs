@@ -154,7 +154,7 @@ impl Transfer<'_> {
             helpers.bring_files(name, some, &self.stop, &note);
             Ok(())
         };
-        work_off(files, 1, helpers.as_ref(), FILES_AT_ONCE, here, elsewhere)?;
+        work_off(files, 1, helpers.as_ref(), Helpers::files_of, here, elsewhere)?;
         Ok(all.into_inner())
     }
 
@@ -208,10 +208,15 @@ impl Helpers {
         None
     }
 
-    /// Size of the next request: this helper's part of the rest, which gets small at the end. Earlier requests are then
-    /// in progress.
-    fn share_of(&self, left: usize, most: usize) -> usize {
-        left.div_ceil(CALLS_EACH * self.names.len()).min(most)
+    /// Number of files in the next request. A helper stages one after the other, so that requests get small at the end.
+    fn files_of(&self, left: usize) -> usize {
+        left.div_ceil(CALLS_EACH * self.names.len()).min(FILES_AT_ONCE)
+    }
+
+    /// Number of units in the next request. A helper fetches all of them at the same time, so that a unit left over would
+    /// take as long as they do.
+    pub fn units_of(&self, left: usize) -> usize {
+        left.min(UNITS_AT_ONCE)
     }
 
     /// Whether a helper gave no answer: it may still write its share.
@@ -226,16 +231,16 @@ pub(crate) fn work_off_here<T: Send>(
     threads: usize,
     work: impl Fn(T) -> Result<()> + Sync,
 ) -> Result<()> {
-    work_off(list, threads, None, 1, work, |_, _, _| Ok(()))
+    work_off(list, threads, None, |_, _| 0, work, |_, _, _| Ok(()))
 }
 
-/// Works off a list: `threads` threads here from its front, and requests to helpers from its end, several items each. A
+/// Works off a list: `threads` threads here from its front, and requests to helpers from its end, of `share` items. A
 /// helper that leaves any item gets no more requests. The first error ends the work.
 pub(super) fn work_off<T: Send>(
     list: Vec<T>,
     threads: usize,
     helpers: Option<&Helpers>,
-    most: usize,
+    share: impl Fn(&Helpers, usize) -> usize + Sync,
     here: impl Fn(T) -> Result<()> + Sync,
     elsewhere: impl Fn(&Helpers, &str, &mut Vec<T>) -> Result<()> + Sync,
 ) -> Result<()> {
@@ -256,7 +261,7 @@ pub(super) fn work_off<T: Send>(
         loop {
             let mut some: Vec<T> = {
                 let mut todo = todo.lock();
-                let left = todo.len() - helpers.share_of(todo.len(), most);
+                let left = todo.len() - share(helpers, todo.len());
                 todo.split_off(left).into()
             };
             if some.is_empty() || !goes_on(elsewhere(helpers, name, &mut some)) || !some.is_empty() {
