@@ -190,12 +190,9 @@ impl Failover {
     fn rebuild_failed(&mut self, now: Time, key: Key) {
         let Some(request) = self.requests.get_mut(&key).filter(|r| r.phase == Phase::Rebuilding) else { return };
         request.tries += 1;
-        if request.tries > self.config.rebuild_retries {
-            self.enter(key, Phase::Settled);
-            return self.tidy(key);
-        }
         let delay = Time(self.config.rebuild_delay.0.saturating_mul(1 << request.tries.min(20)));
-        self.enter(key, Phase::Swapped(now + delay));
+        let is_last = request.tries > self.config.rebuild_retries;
+        self.go_on(key, Phase::Rebuilding, if is_last { Phase::Settled } else { Phase::Swapped(now + delay) });
     }
 
     fn begin_rebuilds(&mut self, now: Time) {
@@ -226,21 +223,14 @@ impl Failover {
         self.requests.retain(|_, request| !request.returned || !is_over(request.phase));
     }
 
-    fn in_phase(&self, key: Key, phase: Phase) -> bool {
-        self.phase(key) == Some(phase)
-    }
-
-    fn enter(&mut self, key: Key, phase: Phase) {
-        let Some(request) = self.requests.get_mut(&key) else { return };
-        request.phase = phase;
-        if let Phase::Swapped(at) = phase {
+    /// Moves a request from one phase to the next. Drops it if it is over and its target is back.
+    fn go_on(&mut self, key: Key, from: Phase, to: Phase) {
+        let Some(request) = self.requests.get_mut(&key).filter(|request| request.phase == from) else { return };
+        request.phase = to;
+        if let Phase::Swapped(at) = to {
             self.due.insert((at, key));
         }
-    }
-
-    /// Drops a finished request whose target is back.
-    fn tidy(&mut self, key: Key) {
-        if self.requests.get(&key).is_some_and(|request| request.returned && is_over(request.phase)) {
+        if request.returned && is_over(to) {
             self.requests.remove(&key);
         }
     }
@@ -254,22 +244,10 @@ impl Machine for Failover {
         match event {
             Event::Complained(key) => self.complained(key),
             Event::Swapped(key) => {
-                if self.in_phase(key, Phase::Swapping) {
-                    self.enter(key, Phase::Swapped(now + self.config.rebuild_delay));
-                }
+                self.go_on(key, Phase::Swapping, Phase::Swapped(now + self.config.rebuild_delay));
             }
-            Event::NoReplica(key) => {
-                if self.in_phase(key, Phase::Swapping) {
-                    self.enter(key, Phase::Hopeless);
-                    self.tidy(key);
-                }
-            }
-            Event::Rebuilt(key) => {
-                if self.in_phase(key, Phase::Rebuilding) {
-                    self.enter(key, Phase::Settled);
-                    self.tidy(key);
-                }
-            }
+            Event::NoReplica(key) => self.go_on(key, Phase::Swapping, Phase::Hopeless),
+            Event::Rebuilt(key) => self.go_on(key, Phase::Rebuilding, Phase::Settled),
             Event::RebuildFailed(key) => self.rebuild_failed(now, key),
             Event::Forget(file) => self.forget(file),
             Event::TargetReturned(target) => self.target_returned(target),
