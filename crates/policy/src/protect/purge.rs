@@ -60,7 +60,7 @@ pub struct Rule {
 impl Rule {
     fn takes(&self, file: &Candidate, now: Time) -> bool {
         let among = |ids: &Option<Vec<u32>>, id| ids.as_ref().is_none_or(|ids| ids.contains(&id));
-        (self.even_if_only_here || file.elsewhere != Elsewhere::No)
+        (self.even_if_only_here || !file.only_here)
             && self.older.is_none_or(|span| now.since(file.used) >= span)
             && self.unwritten.is_none_or(|span| now.since(file.written) >= span)
             && self.larger.is_none_or(|bytes| file.size > bytes)
@@ -69,17 +69,6 @@ impl Rule {
             && self.path.matches(&file.path)
             && !self.keep.iter().any(|keep| keep.covers(&file.path))
     }
-}
-
-/// Location of another copy of a file's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
-    /// No other copy is known.
-    No,
-    /// The source from which it was staged in; it was not modified since.
-    Source,
-    /// The destination to which this version was staged out.
-    Offloaded,
 }
 
 /// A scanned file. `id` is a number of the driver's choosing.
@@ -101,8 +90,9 @@ pub struct Candidate {
     pub used: Time,
     /// Time of the last write.
     pub written: Time,
-    /// Location of another copy of its bytes.
-    pub elsewhere: Elsewhere,
+    /// Whether no other copy of its bytes is known: neither an unmodified one at the source from which it was staged in,
+    /// nor one of this version where it was staged out.
+    pub only_here: bool,
     /// Whether a waiting or running job needs it.
     pub needed: bool,
     /// Whether it is open or being staged.
@@ -236,7 +226,7 @@ impl Purge {
             &mut self.stats.excepted
         } else if file.needed {
             &mut self.stats.needed
-        } else if file.elsewhere == Elsewhere::No && rule.is_none() {
+        } else if file.only_here && rule.is_none() {
             &mut self.stats.unsafe_
         } else if file.open {
             &mut self.stats.open

@@ -9,7 +9,7 @@ use engine::stage::offloaded;
 use meta::descent::Descent;
 use object::host::{born_ns, fstat};
 use policy::machine::Machine;
-use policy::protect::purge::{Candidate, Elsewhere, Event, Purge};
+use policy::protect::purge::{Candidate, Event, Purge};
 use policy::{FileId, Time};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
@@ -105,10 +105,10 @@ impl PurgeScan {
         self.known.extend(file.id());
         let (version, times) = (offloaded::version(&file, &stub)?, Times::of(&stat, &file, &stub, now)?);
         let offloaded = file.id().map(|id| core.stager.offloaded().get(id)).transpose()?.flatten();
-        let (elsewhere, place) = match offloaded.filter(|o| (o.size, o.modified_ns) == version) {
-            Some(there) => (Elsewhere::Offloaded, there.uri),
-            None if file.is_recoverable() => (Elsewhere::Source, "its source".to_string()),
-            None => (Elsewhere::No, "nowhere else".to_string()),
+        let (only_here, place) = match offloaded.filter(|o| (o.size, o.modified_ns) == version) {
+            Some(there) => (false, there.uri),
+            None if file.is_recoverable() => (false, "its source".to_string()),
+            None => (true, "nowhere else".to_string()),
         };
         let candidate = Candidate {
             id: self.may_go.len() as u64,
@@ -119,11 +119,10 @@ impl PurgeScan {
             bytes: if file.is_in_stub() { 0 } else { version.0 },
             used: Time(times.used),
             written: Time(times.written),
-            elsewhere,
+            only_here,
             needed: needed.has(path),
             open: file.is_open() || core.stager.offloaded().is_being_sent(stat.st_ino),
         };
-        let only_here = elsewhere == Elsewhere::No;
         let (id, inode, owner, path) = (file.id(), stat.st_ino, stat.st_uid, path.to_owned());
         let read_ns = read_ns(&stat);
         Ok(Some((ScannedFile { inode, id, path, owner, version, read_ns, elsewhere: place, only_here }, candidate)))

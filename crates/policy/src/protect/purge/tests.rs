@@ -5,9 +5,8 @@ use proptest::prelude::*;
 
 fn file(id: u64, bytes: u64, used: u64) -> Candidate {
     let (path, used) = (format!("tmp/{id}"), Time::from_secs(used));
-    let elsewhere = Elsewhere::Offloaded;
     let (uid, gid, size, written) = (7, 8, bytes, used);
-    Candidate { id, path, uid, gid, size, bytes, used, written, elsewhere, needed: false, open: false }
+    Candidate { id, path, uid, gid, size, bytes, used, written, only_here: false, needed: false, open: false }
 }
 
 fn run(config: Config, used: u64, files: &[Candidate], now: u64) -> (Vec<u64>, Stats) {
@@ -48,9 +47,9 @@ fn for_space_the_longest_unused_until_the_low_mark() {
 fn what_is_needed_unsafe_or_open_stays() {
     let files = [
         Candidate { needed: true, ..file(1, 100, 1) },
-        Candidate { elsewhere: Elsewhere::No, ..file(2, 100, 1) },
+        Candidate { only_here: true, ..file(2, 100, 1) },
         Candidate { open: true, ..file(3, 100, 1) },
-        Candidate { elsewhere: Elsewhere::Source, ..file(4, 100, 1) },
+        file(4, 100, 1),
     ];
     let (gone, stats) = run(by(Some(1), 10, 0), 1000, &files, 100);
     assert_eq!(gone, [4]);
@@ -101,7 +100,7 @@ fn a_rule_takes_what_all_it_says_holds_for() {
 
 #[test]
 fn only_a_rule_that_says_so_takes_what_is_nowhere_else_and_none_what_is_kept() {
-    let only_here = |id| Candidate { elsewhere: Elsewhere::No, ..file(id, 100, 1) };
+    let only_here = |id| Candidate { only_here: true, ..file(id, 100, 1) };
     let files = [
         only_here(1),
         Candidate { needed: true, ..only_here(2) },
@@ -150,17 +149,16 @@ fn what_the_driver_left_frees_nothing() {
 proptest! {
     #[test]
     fn never_what_must_stay_and_no_more_than_is_needed(
-        files in prop::collection::vec((0u64..200, 0u64..100, 0u8..3, any::<bool>(), any::<bool>()), 0..40),
+        files in prop::collection::vec((0u64..200, 0u64..100, any::<bool>(), any::<bool>(), any::<bool>()), 0..40),
         (used, age, high, low) in (0u64..1000, prop::option::of(0u64..100), 1u32..=100, 0u32..=100),
     ) {
-        let elsewhere = [Elsewhere::No, Elsewhere::Source, Elsewhere::Offloaded];
-        let files: Vec<Candidate> = files.into_iter().enumerate().map(|(id, (bytes, at, e, needed, open))| {
-            Candidate { elsewhere: elsewhere[usize::from(e)], needed, open, ..file(id as u64, bytes, at) }
+        let files: Vec<Candidate> = files.into_iter().enumerate().map(|(id, (bytes, at, only_here, needed, open))| {
+            Candidate { only_here, needed, open, ..file(id as u64, bytes, at) }
         }).collect();
         let (gone, stats) = run(by(age, high, low), used, &files, 100);
         for id in &gone {
             let f = &files[*id as usize];
-            prop_assert!(!f.needed && !f.open && f.elsewhere != Elsewhere::No);
+            prop_assert!(!f.needed && !f.open && !f.only_here);
         }
         if age.is_none() && (high == 100 || used * 100 / 1000 < u64::from(high)) {
             prop_assert!(gone.is_empty());
