@@ -14,7 +14,7 @@ use engine::stage::{
 use node::control::answers::read;
 use node::control::{Client, Problem, Request, exit};
 use object::host::umask;
-use policy::schedule::staging::{Attempt, Attempts, PAUSE_MIN, Verdict};
+use policy::schedule::staging::{Again, Attempts, PAUSE_MIN};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -308,7 +308,7 @@ fn with_retries(retries: u32, client: &mut Client, request: &Request) -> Result<
             Err(Failure::Problem(p)) if p.exit_code == exit::FAILED => p.cause.clone(),
             _ => return Ok(read(outcome?)?),
         };
-        let Verdict::Again { attempt, of, pause } = attempts.ended(Attempt::Failed) else { return Ok(read(outcome?)?) };
+        let Some(Again { attempt, of, pause }) = attempts.ended(true) else { return Ok(read(outcome?)?) };
         let pause = Duration::from_nanos(pause.0);
         eprintln!("try {} of {of} failed: {cause}; again in {} s", attempt - 1, pause.as_secs());
         std::thread::sleep(pause);

@@ -5,7 +5,7 @@ use super::{Processes, Spec, file, process, write_whole};
 use crate::request::{Ending, PartKind, PartReport, StepReport};
 use object::now_ms;
 use policy::Time;
-use policy::schedule::staging::{Attempt, Attempts, Verdict};
+use policy::schedule::staging::{Again, Attempts};
 use rustix::fs::FlockOperation;
 use std::io::Write;
 use std::path::Path;
@@ -91,12 +91,9 @@ fn run_step(
             }
         }
         let own_end = matches!(outcome.ending, Ending::Exited { .. } | Ending::Signalled { .. });
-        let how = match &outcome.ending {
-            ending if ending.is_success() => Attempt::Succeeded,
-            ending if own_end && super::may_pass(is_ours(spec, step), ending) => Attempt::Failed,
-            _ => Attempt::FailedForGood,
-        };
-        if let Verdict::Again { pause, .. } = attempts.ended(how)
+        let ending = &outcome.ending;
+        let may_pass = own_end && !ending.is_success() && super::may_pass(is_ours(spec, step), ending);
+        if let Some(Again { pause, .. }) = attempts.ended(may_pass)
             && !signals.cancelled()
         {
             let pause = Duration::from_nanos(pause.0).min(deadline.saturating_duration_since(Instant::now()));

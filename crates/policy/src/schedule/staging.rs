@@ -21,31 +21,15 @@ pub struct Attempts {
     pause: Time,
 }
 
-/// How an attempt ended.
+/// The next attempt of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempt {
-    /// The command succeeded.
-    Succeeded,
-    /// It failed, and a retry may succeed.
-    Failed,
-    /// It failed for good: the source has no such file, the user lacks permission, or the command is wrong.
-    FailedForGood,
-}
-
-/// Consequence of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Try the command again.
-    Again {
-        /// Number of the next attempt, from 2.
-        attempt: u32,
-        /// How many there may be in all.
-        of: u32,
-        /// How long to wait before it.
-        pause: Time,
-    },
-    /// The last attempt's end is the command's.
-    Done,
+pub struct Again {
+    /// Its number, from 2.
+    pub attempt: u32,
+    /// How many there may be in all.
+    pub of: u32,
+    /// How long to wait before it.
+    pub pause: Time,
 }
 
 impl Attempts {
@@ -54,15 +38,16 @@ impl Attempts {
         Attempts { retries, made: 0, pause }
     }
 
-    /// An attempt ended.
-    pub fn ended(&mut self, how: Attempt) -> Verdict {
+    /// An attempt ended. `may_pass`: it failed, and a retry may succeed. It may not if the source has no such file, the
+    /// user lacks permission, or the command is wrong. `None`: the end of this attempt is the command's.
+    pub fn ended(&mut self, may_pass: bool) -> Option<Again> {
         self.made = self.made.saturating_add(1);
-        if how != Attempt::Failed || self.made > self.retries {
-            return Verdict::Done;
+        if !may_pass || self.made > self.retries {
+            return None;
         }
         let pause = self.pause.min(PAUSE_MAX);
         self.pause = Time(pause.0.saturating_mul(2));
-        Verdict::Again { attempt: self.made + 1, of: self.retries.saturating_add(1), pause }
+        Some(Again { attempt: self.made + 1, of: self.retries.saturating_add(1), pause })
     }
 
     /// How many attempts have ended.
@@ -78,20 +63,18 @@ mod tests {
     #[test]
     fn n_retries_are_n_and_one_attempts_with_growing_pauses() {
         let mut attempts = Attempts::new(2, PAUSE_MIN);
-        let again = |attempt, of, secs| Verdict::Again { attempt, of, pause: Time::from_secs(secs) };
-        assert_eq!(attempts.ended(Attempt::Failed), again(2, 3, 1));
-        assert_eq!(attempts.ended(Attempt::Failed), again(3, 3, 2));
-        assert_eq!((attempts.ended(Attempt::Failed), attempts.made()), (Verdict::Done, 3));
-        assert_eq!(Attempts::new(5, PAUSE_MIN).ended(Attempt::Succeeded), Verdict::Done);
-        assert_eq!(Attempts::new(0, PAUSE_MIN).ended(Attempt::Failed), Verdict::Done);
+        let again = |attempt, of, secs| Some(Again { attempt, of, pause: Time::from_secs(secs) });
+        assert_eq!(attempts.ended(true), again(2, 3, 1));
+        assert_eq!(attempts.ended(true), again(3, 3, 2));
+        assert_eq!((attempts.ended(true), attempts.made()), (None, 3));
+        assert_eq!(Attempts::new(5, PAUSE_MIN).ended(false), None);
+        assert_eq!(Attempts::new(0, PAUSE_MIN).ended(true), None);
         let mut second = Attempts::new(1, PAUSE_MIN);
-        assert_eq!(second.ended(Attempt::Failed), again(2, 2, 1));
-        assert_eq!(second.ended(Attempt::Succeeded), Verdict::Done);
+        assert_eq!(second.ended(true), again(2, 2, 1));
+        assert_eq!(second.ended(false), None);
         let mut many = Attempts::new(100, PAUSE_MIN);
-        let pauses = (0..100).map(|_| many.ended(Attempt::Failed)).map(|verdict| match verdict {
-            Verdict::Again { pause, .. } => pause.0 / 1_000_000_000,
-            Verdict::Done => panic!("a hundred times"),
-        });
+        let pauses =
+            (0..100).map(|_| many.ended(true)).map(|again| again.expect("a hundred times").pause.0 / 1_000_000_000);
         assert_eq!(pauses.collect::<Vec<_>>()[..9], [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     }
 
@@ -99,6 +82,6 @@ mod tests {
     #[test]
     fn what_cannot_pass_is_not_tried_again() {
         let mut attempts = Attempts::new(5, PAUSE_MIN);
-        assert_eq!((attempts.ended(Attempt::FailedForGood), attempts.made()), (Verdict::Done, 1));
+        assert_eq!((attempts.ended(false), attempts.made()), (None, 1));
     }
 }
