@@ -217,16 +217,6 @@ impl Membership {
         self.stats
     }
 
-    /// Panics if an invariant is broken.
-    pub fn check(&self) {
-        assert!(!self.others.contains_key(&self.node), "a node does not watch itself");
-        assert!(self.others.keys().all(|node| !self.over.contains(node)), "what is over is watched no more");
-        let known = |node: &Node| self.others.contains_key(node) || self.over.contains(node);
-        assert!(!self.unseen.keys().any(known), "what was seen is not unseen");
-        assert!(self.own != OwnLease::Lost || self.held_until() == Time::ZERO, "a number that is over holds nothing");
-        assert!(!self.renewing || self.first_asked.is_some(), "a renewal was asked for at some time");
-    }
-
     fn seen(&mut self, now: Time, leases: &[Seen], over: &[Node]) {
         let Some(asked) = self.looking.take() else { return };
         self.stats.looks += 1;

@@ -238,15 +238,6 @@ impl Asking {
             }
         }
     }
-
-    /// Panics if an invariant is broken.
-    pub fn check(&self) {
-        assert_eq!(self.due.len(), self.calls.len());
-        assert!(self.calls.iter().all(|(call, state)| self.due.contains(&(state.due, *call))));
-        assert_eq!(self.files.values().map(BTreeSet::len).sum::<usize>(), self.calls.len());
-        assert_eq!(self.users.values().sum::<u64>(), self.calls.len() as u64);
-        assert!(self.users.values().all(|n| *n > 0) && self.files.values().all(|calls| !calls.is_empty()));
-    }
 }
 
 impl Machine for Asking {

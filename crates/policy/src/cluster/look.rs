@@ -107,8 +107,9 @@ pub fn part_of(path: &str, parts: u32) -> u32 {
     ((hash ^ (hash >> 33)) % u64::from(parts.max(1))) as u32
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
+    #[default]
     Begin,
     Walk,
     CatchUp,
@@ -119,7 +120,7 @@ enum Stage {
 }
 
 /// State machine of a scan, run by one node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Look {
     config: Config,
     stage: Stage,
@@ -139,18 +140,7 @@ pub struct Look {
 impl Look {
     /// Begins a scan by these nodes.
     pub fn new(config: Config, nodes: impl IntoIterator<Item = Node>) -> Look {
-        let mut look = Look {
-            config,
-            stage: Stage::Begin,
-            there: nodes.into_iter().collect(),
-            gone: Vec::new(),
-            parts: Vec::new(),
-            asked: BTreeMap::new(),
-            rounds: 0,
-            changed: false,
-            restless: false,
-            actions: VecDeque::new(),
-        };
+        let mut look = Look { config, there: nodes.into_iter().collect(), ..Look::default() };
         look.ask_all(Task::Begin);
         look
     }
@@ -168,15 +158,6 @@ impl Look {
     /// Whether all nodes answered to the end and every name was read.
     pub fn is_complete(&self) -> bool {
         self.gone.is_empty() && !self.restless
-    }
-
-    /// Panics if an invariant is broken.
-    pub fn check(&self) {
-        assert!(self.asked.keys().all(|node| self.there.contains(node)), "only those that are there are asked");
-        assert!(self.parts.iter().flatten().all(|node| self.there.contains(node)), "a part of one that is gone");
-        let accounts = matches!(self.stage, Stage::CatchUp | Stage::Account);
-        assert!(!accounts || self.parts.iter().all(Option::is_some), "a part that nobody looks at");
-        assert!(self.stage == Stage::Ended || !self.asked.is_empty(), "nobody is asked");
     }
 
     fn ask(&mut self, node: Node, task: Task) {

@@ -3,6 +3,17 @@
 use super::*;
 use proptest::prelude::*;
 
+impl Asking {
+    /// Panics if an invariant is broken.
+    fn check(&self) {
+        assert_eq!(self.due.len(), self.calls.len());
+        assert!(self.calls.iter().all(|(call, state)| self.due.contains(&(state.due, *call))));
+        assert_eq!(self.files.values().map(BTreeSet::len).sum::<usize>(), self.calls.len());
+        assert_eq!(self.users.values().sum::<u64>(), self.calls.len() as u64);
+        assert!(self.users.values().all(|n| *n > 0) && self.files.values().all(|calls| !calls.is_empty()));
+    }
+}
+
 const MS: u64 = 1_000_000;
 
 struct Clock(Asking, Time);

@@ -4,6 +4,17 @@ use super::*;
 use crate::cluster::random::Random;
 use std::collections::BTreeSet;
 
+impl Look {
+    /// Panics if an invariant is broken.
+    fn check(&self) {
+        assert!(self.asked.keys().all(|node| self.there.contains(node)), "only those that are there are asked");
+        assert!(self.parts.iter().flatten().all(|node| self.there.contains(node)), "a part of one that is gone");
+        let accounts = matches!(self.stage, Stage::CatchUp | Stage::Account);
+        assert!(!accounts || self.parts.iter().all(Option::is_some), "a part that nobody looks at");
+        assert!(self.stage == Stage::Ended || !self.asked.is_empty(), "nobody is asked");
+    }
+}
+
 fn config() -> Config {
     Config { compares: true, repairs: true, ..Config::default() }
 }
