@@ -108,7 +108,7 @@ impl Core {
             tier: spec.tier,
             medium: Arc::new(Counted { medium: spec.medium, counters: counters.clone(), core: own.clone() }),
             limits: shared.limits.clone(),
-            pool: Pool::new(),
+            pool: Pool::default(),
             counters,
             shared: shared.clone(),
             published: AtomicU8::new(encode(&health)),

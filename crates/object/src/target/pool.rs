@@ -27,6 +27,7 @@ pub trait Work: Send + Sync {
 }
 
 /// The workers and their queue.
+#[derive(Default)]
 pub struct Pool {
     crew: Mutex<Crew>,
     work: Condvar,
@@ -57,16 +58,6 @@ impl Crew {
 }
 
 impl Pool {
-    pub fn new() -> Pool {
-        Pool {
-            crew: Mutex::default(),
-            work: Condvar::new(),
-            room: Condvar::new(),
-            last_progress: AtomicU64::new(0),
-            waiting: AtomicU32::new(0),
-        }
-    }
-
     /// Time at which a worker last began or ended an operation.
     pub fn last_progress(&self) -> Time {
         Time(self.last_progress.load(Ordering::Relaxed))

@@ -56,7 +56,7 @@ struct Held {
 }
 
 /// A checkpoint that is being written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Its version, after its first turn.
     pub version: Option<Version>,
@@ -356,7 +356,8 @@ impl Machine for Admission {
             Event::Close => self.end_all(Verdict::Closed),
             Event::HandOver => self.hand_over(),
             Event::Buffer(of @ Of::Arrive { request, bytes, .. }) => {
-                self.open.insert(request, arrived(now, bytes as u64));
+                let asked = bytes as u64;
+                self.open.insert(request, Request { since: now, asked, last: now, ..Request::default() });
                 self.tell(now, of);
             }
             Event::Buffer(of @ (Of::Committed { request, .. } | Of::Abandoned { request })) => {
@@ -380,22 +381,6 @@ impl Machine for Admission {
         let late = short.filter_map(|(_, of)| of.held.front()).map(|held| held.since + self.config.full_wait);
         let known = [timed, self.period_ends, self.buffer.next_deadline()];
         known.into_iter().flatten().chain(idle).chain(late).min()
-    }
-}
-
-fn arrived(now: Time, announced: u64) -> Request {
-    Request {
-        version: None,
-        direct: false,
-        since: now,
-        written: 0,
-        granted: 0,
-        asked: announced,
-        going: false,
-        paused: false,
-        again: false,
-        last: now,
-        held: VecDeque::new(),
     }
 }
 

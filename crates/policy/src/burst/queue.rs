@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub type App = u64;
 
 /// Requests that write, and requests that wait.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Turns {
     serialise: bool,
     waiting: BTreeMap<App, VecDeque<(Time, u64)>>,
@@ -26,14 +26,7 @@ impl Turns {
     /// Makes a scheduler without requests. Without `serialise`, no request waits. `wait_max` bounds the time for which
     /// requests of the current application overtake others.
     pub fn new(serialise: bool, wait_max: Option<Time>) -> Turns {
-        Turns {
-            serialise,
-            waiting: BTreeMap::new(),
-            order: VecDeque::new(),
-            writing: BTreeSet::new(),
-            current: None,
-            wait_max,
-        }
+        Turns { serialise, wait_max, ..Turns::default() }
     }
 
     /// Adds request `request` (unique) of an application.

@@ -101,6 +101,12 @@ impl Config {
     }
 }
 
+impl Default for Config {
+    fn default() -> Config {
+        Config::new(0)
+    }
+}
+
 /// Events of [`Replication`]: changes of the queue, and results of copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {

@@ -31,7 +31,7 @@ pub(super) struct File {
 }
 
 /// Temporal replication of one volume.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Replication {
     pub(super) config: Config,
     pub(super) jobs: BTreeMap<JobId, Job>,
@@ -56,22 +56,7 @@ impl Replication {
     /// Makes a machine without jobs and copies.
     pub fn new(config: Config) -> Replication {
         let config = Config { creating_max: config.creating_max.max(1), ..config };
-        Replication {
-            look_at: config.poll_every,
-            config,
-            jobs: BTreeMap::new(),
-            files: BTreeMap::new(),
-            waiting: Prefix::default(),
-            running: BTreeMap::new(),
-            queued: BTreeSet::new(),
-            retries: BTreeSet::new(),
-            creating: 0,
-            now: Time::ZERO,
-            adopted: false,
-            dirty: false,
-            actions: VecDeque::new(),
-            stats: Stats::default(),
-        }
+        Replication { look_at: config.poll_every, config, ..Replication::default() }
     }
 
     /// Returns the protection of the inputs of a waiting or running job; empty for an unknown one.
