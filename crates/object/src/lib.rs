@@ -5,6 +5,7 @@
 pub mod admission;
 pub mod counters;
 pub mod descriptors;
+pub mod errno;
 pub mod error;
 pub mod exit;
 mod forward;

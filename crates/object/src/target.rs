@@ -40,7 +40,7 @@ pub use table::Others;
 pub use table::{Order, OrderError, Targets, TargetsOptions};
 
 use crate::counters::{BUCKETS, Counter, Histogram, Tally};
-use crate::error::is_shortage;
+use crate::errno::is_shortage;
 use crate::forward;
 use policy::TargetId;
 use policy::precedence::Class;

@@ -9,7 +9,7 @@
 
 use super::{File, Happened, NewObjects, Slot, targets_of};
 use crate::{Error, Result};
-use object::error::is_space;
+use object::errno::is_space;
 use object::target::TargetError;
 use policy::TargetId;
 use policy::layout::{Layout, Placement, Reason, Segment, plan_growth};

@@ -10,7 +10,7 @@ use super::pending::{Pending, Task};
 use super::pool::Pool;
 use super::watch::Bell;
 use super::{Counters, Execution, Limits, MISSED_DEADLINE, State, TargetError, TargetSpec};
-use crate::error::{is_hard, is_shortage, is_space};
+use crate::errno::{is_hard, is_shortage, is_space};
 use crate::now_ms;
 use parking_lot::Mutex;
 use policy::machine::Machine;

@@ -4,7 +4,7 @@
 use super::Counters;
 use super::core::Core;
 use super::medium::{Handle, Medium, Space};
-use crate::error::is_space;
+use crate::errno::is_space;
 use crate::forward;
 use policy::ObjectId;
 use policy::advice::Advice;
