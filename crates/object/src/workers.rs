@@ -268,14 +268,6 @@ impl Workers {
         has_started
     }
 
-    /// Number of running threads.
-    #[cfg(any(test, feature = "doubles"))]
-    pub fn count(&self) -> usize {
-        let mut running = self.running.lock();
-        running.retain(|(_, ended)| ended.try_recv() == Err(TryRecvError::Empty));
-        running.len()
-    }
-
     /// Waits for the threads to end, which the caller has requested. Hung threads are left behind.
     pub fn stop(&self) {
         let until = Instant::now() + END_SPAN;

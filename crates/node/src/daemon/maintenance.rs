@@ -1,16 +1,13 @@
 //! Driver of [`policy::maintenance`]: the background tasks of the daemon run on one pool of threads.
 //!
 //! ```text
-//!   requests --> machine <-- its deadline, for which one thread waits
-//!                   |
-//!                   '-- Start --> that thread runs the task, and a new one waits in its place
+//!   requests --> machine --> deadline --> turn -- Start --> a thread of the pool -- Ended --> machine
 //! ```
-//! A thread whose task has ended takes the next due task, or ends. So an idle daemon has one such thread.
 
 use super::{Core, balance, left, shutting_down, sums};
 use engine::stats::Metric;
 use object::stop::Stop;
-use object::workers::Workers;
+use object::workers::{END_SPAN, Periodic, Pool};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::Time;
 use policy::machine::Machine;
@@ -18,6 +15,9 @@ use policy::maintenance::{self as queue, Action, Event, Outcome, Task};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
+
+/// Maximum of threads. The classes of tasks have lower bounds.
+const THREADS_MAX: usize = 1000;
 
 /// Interval at which a follower checks whether it leads.
 const FOLLOWER_REST: Duration = Duration::from_secs(1);
@@ -72,8 +72,6 @@ impl Tasks for Core {
 
 struct Queue {
     machine: queue::Maintenance,
-    /// Deadline for which a thread waits; `None` if no thread waits.
-    watched: Option<Time>,
     /// Progress of tasks, for people.
     progress: BTreeMap<Task, String>,
 }
@@ -83,10 +81,11 @@ pub(super) struct Maintenance {
     tasks: OnceLock<Weak<dyn Tasks>>,
     began: Instant,
     queue: Mutex<Queue>,
-    sooner: Condvar,
     stop: Stop,
     stopped: Condvar,
-    workers: Workers,
+    threads: Pool,
+    /// Starts the tasks that are due.
+    turns: Periodic,
 }
 
 impl Maintenance {
@@ -94,26 +93,25 @@ impl Maintenance {
     pub fn new(purge_every: Duration) -> Arc<Maintenance> {
         let every = (!purge_every.is_zero()).then_some(Time(purge_every.as_nanos() as u64));
         let machine = queue::Maintenance::new(every);
-        Arc::new(Maintenance {
+        let threads = Pool::new("maintenance", THREADS_MAX);
+        Arc::new_cyclic(|me: &Weak<Maintenance>| Maintenance {
             tasks: OnceLock::new(),
             began: Instant::now(),
-            queue: Mutex::new(Queue { machine, watched: None, progress: BTreeMap::new() }),
-            sooner: Condvar::new(),
+            queue: Mutex::new(Queue { machine, progress: BTreeMap::new() }),
             stop: Stop::default(),
             stopped: Condvar::new(),
-            workers: Workers::of("background tasks"),
+            turns: Periodic::new(&threads, {
+                let me = me.clone();
+                move || me.upgrade()?.turn()
+            }),
+            threads,
         })
     }
 
     /// Starts the tasks that were requested so far, and from now on.
-    pub fn start(self: &Arc<Self>, tasks: Weak<dyn Tasks>) {
+    pub fn start(&self, tasks: Weak<dyn Tasks>) {
         drop(self.tasks.set(tasks));
-        self.start_thread();
-    }
-
-    fn start_thread(self: &Arc<Self>) -> bool {
-        let this = self.clone();
-        self.workers.start("maintenance", move || this.work())
+        self.wake_in(Duration::ZERO);
     }
 
     /// Ends all tasks. The mover must have been stopped before, so that drains end.
@@ -123,9 +121,10 @@ impl Maintenance {
             self.stop.set();
             queue.machine.handle(self.now(), Event::Stop);
         }
-        self.sooner.notify_all();
         self.stopped.notify_all();
-        self.workers.stop();
+        if !self.threads.stop(END_SPAN) {
+            tracing::warn!("background tasks do not end and are left behind");
+        }
     }
 
     /// Stop flag of all tasks.
@@ -171,55 +170,47 @@ impl Maintenance {
 
     fn handle(&self, event: Event) {
         let mut queue = self.queue.lock();
-        queue.machine.handle(self.now(), event);
-        self.wake_if_sooner(&mut queue);
-    }
-
-    fn wake_if_sooner(&self, queue: &mut Queue) {
-        if let Some((next, watched)) = queue.machine.next_deadline().zip(queue.watched)
-            && next < watched
-        {
-            queue.watched = Some(next);
-            self.sooner.notify_one();
+        let now = self.now();
+        queue.machine.handle(now, event);
+        let next = queue.machine.next_deadline().filter(|_| self.tasks.get().is_some());
+        drop(queue);
+        if let Some(at) = next {
+            self.wake_in(Duration::from_nanos(at.since(now).0));
         }
     }
 
-    fn work(self: &Arc<Self>) {
+    fn wake_in(&self, span: Duration) {
+        // A failure has been logged; the next request starts the turn.
+        drop(self.turns.wake_in(span));
+    }
+
+    /// Starts the tasks that are due. Returns the time until the next turn.
+    fn turn(self: &Arc<Self>) -> Option<Duration> {
+        let tasks = self.tasks.get()?.upgrade()?;
+        let leads = tasks.leads();
         let mut queue = self.queue.lock();
-        queue.watched = None;
-        while let Some(tasks) = self.tasks.get().and_then(Weak::upgrade) {
-            let leads = tasks.leads();
-            queue.machine.handle(self.now(), Event::Leads(leads));
-            match queue.machine.poll() {
-                Some(Action::GaveUp(task)) => MutexGuard::unlocked(&mut queue, || tasks.gave_up(task)),
-                Some(Action::Start(task)) => {
-                    // A new thread computes the deadline at its start.
-                    if queue.watched.is_none() && self.start_thread() {
-                        queue.watched = Some(Time::ZERO);
-                    }
-                    let outcome = MutexGuard::unlocked(&mut queue, || tasks.run(task));
-                    queue.machine.handle(self.now(), Event::Ended { task, outcome });
-                }
-                None if self.stop.is_set() => return,
-                None if queue.watched.is_some() => return self.wake_if_sooner(&mut queue),
-                None => {
-                    drop(tasks);
-                    self.wait(&mut queue, leads);
+        queue.machine.handle(self.now(), Event::Leads(leads));
+        while let Some(action) = queue.machine.poll() {
+            match action {
+                Action::GaveUp(task) => MutexGuard::unlocked(&mut queue, || tasks.gave_up(task)),
+                Action::Start(task) => {
+                    let (this, tasks) = (self.clone(), tasks.clone());
+                    // After the stop, no task starts.
+                    drop(self.threads.push(move || this.run(tasks, task)));
                 }
             }
         }
+        let now = self.now();
+        let next = queue.machine.next_deadline().map(|at| Duration::from_nanos(at.since(now).0));
+        next.into_iter().chain((!leads).then_some(FOLLOWER_REST)).min()
     }
 
-    /// Waits for the next deadline.
-    fn wait(&self, queue: &mut MutexGuard<'_, Queue>, leads: bool) {
-        let look = (!leads).then(|| self.now() + Time(FOLLOWER_REST.as_nanos() as u64));
-        let until = queue.machine.next_deadline().into_iter().chain(look).min();
-        queue.watched = Some(until.unwrap_or(Time(u64::MAX)));
-        match until {
-            Some(until) => drop(self.sooner.wait_until(queue, self.began + Duration::from_nanos(until.0))),
-            None => self.sooner.wait(queue),
+    fn run(self: &Arc<Self>, tasks: Arc<dyn Tasks>, task: Task) {
+        let outcome = tasks.run(task);
+        self.queue.lock().machine.handle(self.now(), Event::Ended { task, outcome });
+        if let Some(span) = self.turn() {
+            self.wake_in(span);
         }
-        queue.watched = None;
     }
 }
 

@@ -64,23 +64,10 @@ impl World {
         self.tasks.results.lock().insert(task, outcome);
         self.tasks.ended.notify_all();
     }
-
-    fn until(&self, what: impl Fn() -> bool) {
-        let until = Instant::now() + Duration::from_secs(60);
-        while !what() {
-            assert!(Instant::now() < until);
-            std::thread::yield_now();
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        let queue = self.maintenance.queue.lock();
-        queue.machine.running() == 0 && queue.watched.is_some() && self.maintenance.workers.count() == 1
-    }
 }
 
 #[test]
-fn tasks_run_beside_each_other_and_one_thread_is_left() {
+fn tasks_run_beside_each_other_and_again_after_a_pause() {
     let world = World::new();
     let resyncs = [1, 2, 3].map(|n| Task::Resync(FileId(n)));
     world.due(resyncs[0]);
@@ -95,8 +82,7 @@ fn tasks_run_beside_each_other_and_one_thread_is_left() {
     world.end(resyncs[0], Outcome::Done);
     assert_eq!(world.next(), resyncs[2]);
     [drain, resyncs[1], resyncs[2]].into_iter().for_each(|task| world.end(task, Outcome::Done));
-    world.until(|| world.is_idle());
-    // A pause of an ended task is noticed by the thread that waits.
+    // A pause of an ended task is noticed.
     world.due(Task::Quotas);
     assert_eq!(world.next(), Task::Quotas);
     world.end(Task::Quotas, Outcome::Again);
@@ -133,5 +119,5 @@ fn the_stop_ends_what_rests_and_waits_for_what_runs() {
     assert!(world.maintenance.stop_flag().is_set() && !stops.is_finished());
     world.end(Task::Rebuild, Outcome::Again);
     stops.join().expect("no panic");
-    assert_eq!(world.maintenance.workers.count(), 0);
+    assert_eq!(world.maintenance.threads.threads(), 0);
 }
