@@ -212,6 +212,5 @@ impl Adapt {
         ] {
             self.stats.add(metric, now - told);
         }
-        self.stats.add(Metric::TieringLost, self.recorder.log.take_lost());
     }
 }

@@ -140,7 +140,7 @@ impl Core {
         let tasks = Arc::downgrade(self);
         self.maintenance.start(tasks);
         let (volume, files) = (self.volume.clone(), self.files.clone());
-        self.adapt.start(&self.pool, move |look| walk::each_file(walk::walk(&volume, &files), look));
+        self.adapt.start(move |look| walk::each_file(walk::walk(&volume, &files), look));
     }
 
     /// Whether this node runs background work (the leader does).

@@ -3,7 +3,6 @@
 use parking_lot::Mutex;
 use policy::tier::{Region, Tier};
 use policy::{FileId, Time};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum of unprocessed accesses. A guess: half a second at a hundred thousand accesses per second.
 const WAITING_MAX: usize = 1 << 16;
@@ -32,59 +31,50 @@ pub struct Access {
 
 /// Log of accesses. It is bounded, since an application never waits for it: excess accesses are counted and dropped.
 #[derive(Default)]
-pub struct AccessLog {
-    accesses: Mutex<Vec<Access>>,
-    laid_out: Mutex<Vec<FileId>>,
-    removed: Mutex<Vec<FileId>>,
-    lost: AtomicU64,
+pub struct AccessLog(Mutex<Recorded>);
+
+/// Records since the last look, in their order.
+#[derive(Default)]
+pub struct Recorded {
+    pub accesses: Vec<Access>,
+    /// Files with new segments on the fast tier.
+    pub laid_out: Vec<FileId>,
+    /// Files that were removed, after the accesses to them.
+    pub removed: Vec<FileId>,
+    /// Number of dropped accesses.
+    pub lost: u64,
 }
 
 impl AccessLog {
     /// Records an access. Returns whether it is the first since the last look.
     pub fn access(&self, access: Access) -> bool {
-        let mut accesses = self.accesses.lock();
-        let is_first = accesses.is_empty();
-        if accesses.len() < WAITING_MAX {
-            accesses.push(access);
+        let mut recorded = self.0.lock();
+        let is_first = recorded.accesses.is_empty();
+        if recorded.accesses.len() < WAITING_MAX {
+            recorded.accesses.push(access);
         } else {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            recorded.lost += 1;
         }
         is_first
     }
 
     /// Records that a file has new segments on the fast tier.
     pub fn laid_out(&self, file: FileId) {
-        push(&self.laid_out, file);
+        push(&mut self.0.lock().laid_out, file);
     }
 
     /// Records that a file was removed.
     pub fn removed(&self, file: FileId) {
-        push(&self.removed, file);
+        push(&mut self.0.lock().removed, file);
     }
 
-    /// Takes the accesses, in their order.
-    pub fn take_accesses(&self) -> Vec<Access> {
-        std::mem::take(&mut *self.accesses.lock())
-    }
-
-    /// Takes the files with new segments on the fast tier, in their order.
-    pub fn take_laid_out(&self) -> Vec<FileId> {
-        std::mem::take(&mut *self.laid_out.lock())
-    }
-
-    /// Takes the removed files.
-    pub fn take_removed(&self) -> Vec<FileId> {
-        std::mem::take(&mut *self.removed.lock())
-    }
-
-    /// Number of accesses dropped since the last call.
-    pub fn take_lost(&self) -> u64 {
-        self.lost.swap(0, Ordering::Relaxed)
+    /// Takes the records.
+    pub fn take(&self) -> Recorded {
+        std::mem::take(&mut *self.0.lock())
     }
 }
 
-fn push(list: &Mutex<Vec<FileId>>, file: FileId) {
-    let mut list = list.lock();
+fn push(list: &mut Vec<FileId>, file: FileId) {
     if list.len() < FILES_MAX && list.last() != Some(&file) {
         list.push(file);
     }
@@ -107,8 +97,10 @@ mod tests {
             ends_request: true,
         };
         (0..WAITING_MAX as u64 + 3).for_each(|segment| _ = log.access(access(segment)));
-        assert_eq!((log.take_accesses().len(), log.take_lost(), log.take_lost()), (WAITING_MAX, 3, 0));
+        let recorded = log.take();
+        assert_eq!((recorded.accesses.len(), recorded.lost), (WAITING_MAX, 3));
         assert!(log.access(access(7)));
-        assert_eq!(log.take_accesses(), [access(7)]);
+        let recorded = log.take();
+        assert_eq!((recorded.accesses, recorded.lost), (vec![access(7)], 0));
     }
 }

@@ -9,13 +9,11 @@ use super::tiers::look_every;
 use engine::file::{self, Adviser, File, Happened, MirrorWrites};
 use engine::volume::TieringPolicy;
 use object::target::Targets;
-use parking_lot::RwLock;
 use policy::layout::{Layout, MirrorState, OPEN_END, Placement, Segment};
 use policy::stripe::advice::Mode;
 use policy::tier::{Region, Tier};
 use policy::volume::ownership::Mechanism;
 use policy::{TargetId, Time};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,8 +31,6 @@ pub struct Recorder {
     /// Whether requests are counted for the stripes, and whether stripes change.
     counts: bool,
     stripes_change: bool,
-    /// Tier of each target, as of the last look.
-    of_target: RwLock<BTreeMap<TargetId, Tier>>,
     pub(super) log: AccessLog,
     /// Interval of looks at the log.
     look_every: Time,
@@ -47,7 +43,7 @@ pub struct Recorder {
 impl Recorder {
     pub(super) fn new(settings: &Settings, driver: Arc<Driver>, forks: Forks, targets: Arc<Targets>) -> Arc<Recorder> {
         let (of, stripes) = (&settings.tiering, settings.stripes.as_ref());
-        let recorder = Recorder {
+        Arc::new(Recorder {
             placing: Placing::new(targets.clone(), of.fast, of.slow),
             targets,
             driver,
@@ -55,13 +51,10 @@ impl Recorder {
             tiers: (of.policy != TieringPolicy::Off).then_some([of.fast, of.slow]),
             counts: stripes.is_some(),
             stripes_change: stripes.is_some_and(|of| !matches!(of.mode, Mode::Fixed(_))),
-            of_target: RwLock::default(),
             log: AccessLog::default(),
             look_every: look_every(of.idle),
             used: AtomicU64::new(0),
-        };
-        recorder.look();
-        Arc::new(recorder)
+        })
     }
 
     /// Time of applications' last access to one of the two tiers.
@@ -69,20 +62,15 @@ impl Recorder {
         self.used.load(Ordering::Relaxed).checked_sub(1).map(Time)
     }
 
-    /// Updates the tier of each target; changes are rare.
-    pub(super) fn look(&self) {
-        let Some(tiers) = self.tiers else { return };
-        let known = |tier: u8| tiers.iter().position(|known| *known == tier).map(|at| [Tier::Fast, Tier::Slow][at]);
-        let all = self.targets.all();
-        let now: BTreeMap<_, _> = all.iter().filter_map(|t| Some((t.id(), known(t.tier())?))).collect();
-        if *self.of_target.read() != now {
-            *self.of_target.write() = now;
-        }
+    /// Tier of a target, if it is one of the two.
+    fn tier_of_target(&self, target: TargetId) -> Option<Tier> {
+        let tier = self.targets.get(target)?.tier();
+        let at = self.tiers?.iter().position(|known| *known == tier)?;
+        Some([Tier::Fast, Tier::Slow][at])
     }
 
     fn is_on_tiers(&self, segment: &Segment) -> bool {
-        let of_target = self.of_target.read();
-        segment.objects.iter().any(|object| of_target.contains_key(&object.target))
+        segment.objects.iter().any(|object| self.tier_of_target(object.target).is_some())
     }
 
     /// Tier of a segment that tiering handles: one with an end. A segment on both tiers, or elsewhere, counts as slow.
@@ -90,8 +78,7 @@ impl Recorder {
         if self.tiers.is_none() || segment.end == OPEN_END {
             return None;
         }
-        let of_target = self.of_target.read();
-        let fast = segment.objects.iter().all(|object| of_target.get(&object.target) == Some(&Tier::Fast));
+        let fast = segment.objects.iter().all(|object| self.tier_of_target(object.target) == Some(Tier::Fast));
         Some(if fast { Tier::Fast } else { Tier::Slow })
     }
 

@@ -5,7 +5,7 @@
 //! pattern.
 
 use super::Adapt;
-use super::log::Access;
+use super::log::{Access, Recorded};
 use crate::calls::{Calls, To};
 use meta::places::Places;
 use parking_lot::Mutex;
@@ -81,13 +81,6 @@ struct FileRequests {
     counts: Vec<[u64; 3]>,
     /// The last requests: offset, length, whether it was a write.
     recent: Vec<(u64, u64, bool)>,
-}
-
-/// Accesses of other nodes' users.
-#[derive(Default)]
-pub(super) struct Heard {
-    pub accesses: Vec<Access>,
-    pub removed: Vec<FileId>,
 }
 
 impl Report {
@@ -169,8 +162,8 @@ impl Reports {
     }
 
     /// Returns the accesses that other nodes reported, and keeps their requests to files.
-    fn hear(&self, reports: impl IntoIterator<Item = Report>, now: Time, places: Option<&Places>) -> Heard {
-        let mut heard = Heard::default();
+    fn hear(&self, reports: impl IntoIterator<Item = Report>, now: Time, places: Option<&Places>) -> Recorded {
+        let mut heard = Recorded::default();
         for report in reports {
             if let Some(places) = places {
                 learn(places, report.places);
@@ -239,10 +232,10 @@ impl Adapt {
     }
 
     /// On the leader, returns the reports of the other nodes; on a follower, sends a report.
-    pub(super) fn exchange(&self, accesses: &[Access], removed: &[FileId]) -> Heard {
+    pub(super) fn exchange(&self, accesses: &[Access], removed: &[FileId]) -> Recorded {
         let pool = self.files.pool();
         let (Some(cluster), places, now) = (pool.cluster.get(), pool.places.get(), self.driver.now()) else {
-            return Heard::default();
+            return Recorded::default();
         };
         let places = places.map(|places| &**places);
         if cluster.leads() {
@@ -260,7 +253,7 @@ impl Adapt {
                 calls.notify(&To::Leader, SERVICE, &report);
             }
         }
-        Heard::default()
+        Recorded::default()
     }
 }
 
@@ -274,7 +267,7 @@ mod tests {
     }
 
     /// Simulates that one node receives another's report.
-    fn told(from: &Reports, at: Time) -> Option<(Heard, Asked)> {
+    fn told(from: &Reports, at: Time) -> Option<(Recorded, Asked)> {
         let (report, _) = from.take(at, None)?;
         let to = Reports::default();
         let heard = to.hear(vec![report], Time(70), None);

@@ -1,10 +1,11 @@
 //! The loop: passes recorded accesses and states of devices to the machine, at the latest at its deadlines.
 
 use super::jobs::Lane;
-use super::log::Access;
+use super::log::{Access, Recorded};
 use super::tiers::look_every;
 use super::{Adapt, stripes};
-use engine::file::{self, File};
+use engine::file::File;
+use engine::stats::Metric;
 use object::workers::{END_SPAN, Pool};
 use policy::machine::Machine;
 use policy::protect::replica::Strategy;
@@ -28,11 +29,7 @@ const CALM_LOOK_EVERY: Time = Time::from_millis(5000);
 
 impl Adapt {
     /// Starts the loop and the carriers. `walk` visits all files of the volume.
-    pub(crate) fn start(
-        self: &Arc<Adapt>,
-        pool: &Arc<file::Pool>,
-        walk: impl FnOnce(&mut dyn FnMut(&File) -> bool) + Send + 'static,
-    ) {
+    pub(crate) fn start(self: &Arc<Adapt>, walk: impl FnOnce(&mut dyn FnMut(&File) -> bool) + Send + 'static) {
         let (tiers, stripes) = (self.has_tiers(), self.settings.stripes.is_some());
         let weak = Arc::downgrade(self);
         self.driver.start(&self.threads, move || weak.upgrade()?.turn());
@@ -54,9 +51,9 @@ impl Adapt {
             self.start_carriers(Lane::Group, "burst-replicate", usize::from(burst.has_replicas()));
         }
         if tiers {
-            let (adapt, pool) = (self.clone(), pool.clone());
+            let adapt = self.clone();
             // A failed start has been logged.
-            drop(self.threads.push(move || adapt.begin_tiers(&pool, walk)));
+            drop(self.threads.push(move || adapt.begin_tiers(walk)));
         }
     }
 
@@ -96,8 +93,8 @@ impl Adapt {
     }
 
     /// Waits for the speeds of the devices, and reports the layouts of all files in the tree.
-    fn begin_tiers(&self, pool: &file::Pool, walk: impl FnOnce(&mut dyn FnMut(&File) -> bool)) {
-        let Some(costs) = self.find_costs(pool) else {
+    fn begin_tiers(&self, walk: impl FnOnce(&mut dyn FnMut(&File) -> bool)) {
+        let Some(costs) = self.find_costs() else {
             tracing::error!("the speed of a tier is unknown, so no segment is moved; give both tiers a `speed`");
             return;
         };
@@ -140,11 +137,8 @@ impl Adapt {
     /// Takes the recorded accesses, examines the devices, and starts the changes that are due.
     pub fn step(&self) {
         let stripes = self.driver.machine().stripes_look_at().is_some_and(|at| at <= self.driver.now());
-        self.recorder.look();
-        let log = &self.recorder.log;
-        let (laid_out, mut accesses) = (log.take_laid_out(), log.take_accesses());
-        // Taken last, so that a file's removal comes after its recorded accesses.
-        let mut removed = log.take_removed();
+        let Recorded { mut accesses, laid_out, mut removed, lost } = self.recorder.log.take();
+        self.stats.add(Metric::TieringLost, lost);
         if !(laid_out.is_empty() && accesses.is_empty() && removed.is_empty()) {
             *self.stirred.lock() = self.driver.now();
         }

@@ -24,13 +24,14 @@ const SPAN_MAX: Duration = Duration::from_secs(2);
 
 impl Adapt {
     /// The costs of both tiers; waits for measurements. `None` if a tier has no device that can be measured.
-    pub(super) fn find_costs(&self, pool: &Pool) -> Option<Costs> {
+    pub(super) fn find_costs(&self) -> Option<Costs> {
         let Section { fast, slow, speeds, .. } = &self.settings.tiering;
         let of = |tier: u8| {
             let targets = self.recorder.targets.all();
             let targets: Vec<_> = targets.into_iter().filter(|target| target.tier() == tier).collect();
             let said = speeds.get(usize::from(tier)).copied().flatten();
-            let measured = |target| if self.driver.stop.is_set() { None } else { speed(target, &self.state, pool) };
+            let speed = |target| speed(target, &self.state, self.files.pool());
+            let measured = |target| if self.driver.stop.is_set() { None } else { speed(target) };
             let cost = said.or_else(|| mean(targets.iter().filter_map(measured)));
             Some((cost?, targets.len() as u32))
         };
@@ -39,33 +40,25 @@ impl Adapt {
     }
 }
 
-fn mean(all: impl Iterator<Item = DeviceCost>) -> Option<DeviceCost> {
-    let all: Vec<DeviceCost> = all.collect();
-    let of = |part: fn(&DeviceCost) -> f64| all.iter().map(part).sum::<f64>() / all.len() as f64;
-    (!all.is_empty()).then(|| DeviceCost {
-        read_latency_ns: of(|c| c.read_latency_ns),
-        write_latency_ns: of(|c| c.write_latency_ns),
-        read_ns_per_byte: of(|c| c.read_ns_per_byte),
-        write_ns_per_byte: of(|c| c.write_ns_per_byte),
-    })
+/// Mean of the devices' speeds.
+fn mean(all: impl Iterator<Item = [f64; 2]>) -> Option<DeviceCost> {
+    let all: Vec<_> = all.collect();
+    let [read, write] = [0, 1].map(|at| all.iter().map(|speed| speed[at]).sum::<f64>() / all.len() as f64);
+    (!all.is_empty()).then(|| DeviceCost::seconds_per_gb(read, write))
 }
 
-/// Speed of one device: the recorded one, or the result of a new measurement, which is then recorded.
-fn speed(target: &Arc<Target>, state: &Arc<dyn State>, pool: &Pool) -> Option<DeviceCost> {
-    let remembered = || {
-        let [read, write] = records::get::<[f64; 2]>(&**state, RECORDS, target.name()).ok()??;
-        Some(DeviceCost::seconds_per_gb(read, write))
-    };
-    if let Some(cost) = remembered() {
-        return Some(cost);
+/// Speed of one device: the recorded one, or the result of a new measurement, which is then recorded. Nanoseconds per
+/// byte read and per byte written.
+fn speed(target: &Arc<Target>, state: &Arc<dyn State>, pool: &Pool) -> Option<[f64; 2]> {
+    if let Ok(Some(speed)) = records::get(&**state, RECORDS, target.name()) {
+        return Some(speed);
     }
     match measure(target, pool) {
-        Ok(cost) => {
-            let record = [cost.read_ns_per_byte, cost.write_ns_per_byte];
-            if let Err(error) = records::put(&**state, RECORDS, target.name(), &record) {
+        Ok(speed) => {
+            if let Err(error) = records::put(&**state, RECORDS, target.name(), &speed) {
                 tracing::warn!("the speed of target {} is measured again next time: {error}", target.name());
             }
-            Some(cost)
+            Some(speed)
         }
         Err(error) => {
             tracing::warn!("target {} cannot be measured: {error}; give its tier a `speed`", target.name());
@@ -75,7 +68,7 @@ fn speed(target: &Arc<Target>, state: &Arc<dyn State>, pool: &Pool) -> Option<De
 }
 
 /// Writes an object, drops its pages and reads it back, each step on a worker of the target with its deadline.
-fn measure(target: &Target, pool: &Pool) -> Result<DeviceCost, object::target::TargetError> {
+fn measure(target: &Target, pool: &Pool) -> Result<[f64; 2], object::target::TargetError> {
     let id = pool.next_object();
     let _making = pool.making.begin(id);
     let handle = target.run(move |medium: &dyn Medium| medium.create(id))?;
@@ -100,7 +93,7 @@ fn measure(target: &Target, pool: &Pool) -> Result<DeviceCost, object::target::T
             rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::DontNeed)
         })?;
         let read = timed(|handle, at| handle.read_at(at, &mut vec![0; STEP_BYTES]).map(drop))?;
-        Ok(DeviceCost::seconds_per_gb(read, write))
+        Ok([read, write])
     });
     drop(target.run(move |medium: &dyn Medium| medium.remove(id)));
     measured
