@@ -47,8 +47,6 @@ pub struct Replicas {
     driver: Arc<Driver>,
     /// Unreported complaints, at most one per file and target, so that many readers do not delay a swap.
     complaints: Mutex<BTreeSet<(FileId, TargetId)>>,
-    /// Dispatched jobs, and jobs at risk, that the metrics already include.
-    counted: Mutex<(u64, u64)>,
 }
 
 impl Replicas {
@@ -56,7 +54,7 @@ impl Replicas {
     pub(super) fn open(state: Arc<dyn State>, driver: Arc<Driver>) -> Result<Arc<Replicas>> {
         let (records, uses) = (Records::<Record>::open(state, "replica")?, Uses::default());
         records.held().keys().for_each(|file| uses.watch(*file));
-        Ok(Arc::new(Replicas { records, uses, driver, complaints: Mutex::default(), counted: Mutex::default() }))
+        Ok(Arc::new(Replicas { records, uses, driver, complaints: Mutex::default() }))
     }
 
     /// Index of a file's mirror that is a replica, if there is one.
@@ -194,11 +192,11 @@ impl Adapt {
             told.push(Event::Job(event));
         }
         self.driver.tell_all(told);
-        let stats = self.driver.machine().replication().map(|all| all.stats()).unwrap_or_default();
-        let now = (stats.dispatched, stats.at_risk);
-        let told = std::mem::replace(&mut *self.replicas.counted.lock(), now);
-        self.stats.add(Metric::ReplicationDispatched, now.0 - told.0);
-        self.stats.add(Metric::ReplicationAtRisk, now.1 - told.1);
+        let machine = self.driver.machine();
+        if let Some(stats) = machine.replication().map(|all| all.stats()) {
+            self.raise(Metric::ReplicationDispatched, stats.dispatched);
+            self.raise(Metric::ReplicationAtRisk, stats.at_risk);
+        }
     }
 
     /// Protection of a job's input, and the machine's time.

@@ -9,7 +9,7 @@ use object::target::Space;
 use parking_lot::Mutex;
 use policy::layout::{Layout, TargetView};
 use policy::tier::cost::Costs;
-use policy::tier::machine::{Event as TierEvent, Stats};
+use policy::tier::machine::Event as TierEvent;
 use policy::tier::room::{self, SlowTarget};
 use policy::tier::{Location, Region, Tier};
 use policy::volume::Event;
@@ -38,8 +38,6 @@ struct Known {
     slow: Vec<SlowTarget>,
     /// For each slow target short of space: bytes of its removed copies, and its free bytes at that time.
     given_up: BTreeMap<TargetId, (u64, u64)>,
-    /// Statistics that the metrics already include.
-    counted: Stats,
     /// Numbers of reads and of all accesses so far.
     reads: (u64, u64),
 }
@@ -51,11 +49,6 @@ impl Tiers {
 
     pub fn is_paused(&self) -> bool {
         self.known.lock().paused
-    }
-
-    /// Replaces the statistics that the metrics include with `now`; returns the former.
-    pub fn counted(&self, now: Stats) -> Stats {
-        std::mem::replace(&mut self.known.lock().counted, now)
     }
 
     /// Records the segments on the fast tier whose length is unusual.
