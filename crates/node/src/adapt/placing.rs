@@ -7,19 +7,23 @@ use policy::tier::cost::Costs;
 use policy::tier::split::Split;
 use policy::tier::{Region, Tier};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Deals new segments to tiers.
 pub struct Placing {
     targets: Arc<Targets>,
     tiers: [u8; 2],
-    deal: Mutex<Option<Deal>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    deal: Option<Deal>,
     /// Segments that the fast tier has room for.
-    room: AtomicU64,
-    /// Whether the devices read more than they write.
-    reads: AtomicBool,
+    room: u64,
+    /// Whether the devices write more than they read.
+    writes: bool,
     /// Speeds of a fast and of a slow device, reading and writing; `None` if all devices count as equally fast.
-    speeds: Mutex<Option<[[f64; 2]; 2]>>,
+    speeds: Option<[[f64; 2]; 2]>,
 }
 
 /// Distribution of segments over the targets that existed when it was made.
@@ -31,14 +35,7 @@ struct Deal {
 
 impl Placing {
     pub(super) fn new(targets: Arc<Targets>, fast: u8, slow: u8) -> Placing {
-        Placing {
-            targets,
-            tiers: [fast, slow],
-            deal: Mutex::default(),
-            room: AtomicU64::new(0),
-            reads: AtomicBool::new(true),
-            speeds: Mutex::default(),
-        }
+        Placing { targets, tiers: [fast, slow], state: Mutex::default() }
     }
 
     /// Sets the speeds of the devices. Without `proportional`, segments are dealt in turn.
@@ -46,14 +43,14 @@ impl Placing {
         let speed = |tier, region| 1.0 / costs.of(tier).access_ns(region, segment_bytes as f64).max(1e-9);
         let speeds =
             [Tier::Fast, Tier::Slow].map(|tier| [Region::Read, Region::Write].map(|region| speed(tier, region)));
-        *self.speeds.lock() = proportional.then_some(speeds);
-        *self.deal.lock() = None;
+        let mut state = self.state.lock();
+        (state.speeds, state.deal) = (proportional.then_some(speeds), None);
     }
 
     /// Sets the number of segments that have room on the fast tier, and the prevailing kind of access.
     pub(super) fn publish(&self, room: u64, region: Region) {
-        self.room.store(room, Ordering::Relaxed);
-        self.reads.store(region == Region::Read, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        (state.room, state.writes) = (room, region == Region::Write);
     }
 
     /// Tier of the next segment, by its number in the volume; `None` if neither tier takes it.
@@ -62,23 +59,18 @@ impl Placing {
         let of = |tier: u8| self.tiers.iter().position(|known| *known == tier);
         let now: Vec<(TargetId, Tier)> =
             views.iter().filter_map(|view| Some((view.id, [Tier::Fast, Tier::Slow][of(view.tier)?]))).collect();
-        let reads = self.reads.load(Ordering::Relaxed);
-        let mut deal = self.deal.lock();
-        let speeds = *self.speeds.lock();
-        let weight = |tier: Tier| speeds.map_or(1.0, |s| s[tier as usize][usize::from(!reads)]);
+        let State { deal, room, writes, speeds } = &mut *self.state.lock();
+        let weight = |tier: Tier| speeds.map_or(1.0, |s| s[tier as usize][usize::from(*writes)]);
         let weights: Vec<f64> = now.iter().map(|(_, tier)| weight(*tier)).collect();
         if deal.as_ref().is_none_or(|deal| deal.targets != now || deal.weights != weights) {
             *deal = Some(Deal { split: Split::new(&weights), targets: now, weights });
         }
         let deal = deal.as_mut()?;
-        let room = self.room.load(Ordering::Relaxed) > 0;
         let usable = |id: TargetId| views.iter().any(|view| view.id == id && view.usable);
-        let may = |at: usize| usable(deal.targets[at].0) && (room || deal.targets[at].1 == Tier::Slow);
+        let may = |at: usize| usable(deal.targets[at].0) && (*room > 0 || deal.targets[at].1 == Tier::Slow);
         let tier = deal.targets[deal.split.next(may)?].1;
         if tier == Tier::Fast {
-            // An estimate until the next step: two concurrent placements may take the same room; the next plan corrects
-            // it.
-            self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| Some(room.saturating_sub(1))).ok();
+            *room = room.saturating_sub(1); // an estimate, which the next plan corrects
         }
         Some(self.tiers[tier as usize])
     }

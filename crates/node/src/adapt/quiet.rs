@@ -17,33 +17,25 @@ pub(super) struct Quiet {
     seen: BTreeMap<TargetId, u64>,
 }
 
-/// The targets of running moves.
+/// The targets of moves that run, or ran since the last look, with the numbers of those that run.
 #[derive(Default)]
-pub(super) struct Ours(Mutex<BTreeMap<TargetId, u32>>, Mutex<BTreeSet<TargetId>>);
+pub(super) struct Ours(Mutex<BTreeMap<TargetId, u32>>);
 
 impl Ours {
     pub fn begin(&self, targets: &[TargetId]) {
-        let mut under_way = self.0.lock();
-        targets.iter().for_each(|target| *under_way.entry(*target).or_default() += 1);
+        let mut moves = self.0.lock();
+        targets.iter().for_each(|target| *moves.entry(*target).or_default() += 1);
     }
 
     pub fn end(&self, targets: &[TargetId]) {
-        let mut under_way = self.0.lock();
-        for target in targets {
-            if let Some(count) = under_way.get_mut(target) {
-                *count -= 1;
-                if *count == 0 {
-                    under_way.remove(target);
-                }
-            }
-        }
-        self.1.lock().extend(targets);
+        let mut moves = self.0.lock();
+        targets.iter().for_each(|target| *moves.entry(*target).or_default() -= 1);
     }
 
     fn take(&self) -> BTreeSet<TargetId> {
-        let under_way = self.0.lock();
-        let mut all = std::mem::take(&mut *self.1.lock());
-        all.extend(under_way.keys());
+        let mut moves = self.0.lock();
+        let all = moves.keys().copied().collect();
+        moves.retain(|_, running| *running > 0);
         all
     }
 }
