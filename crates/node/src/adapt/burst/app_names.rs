@@ -45,12 +45,9 @@ impl Burst {
     /// # Errors
     /// The name is invalid, or the operator's name fits several users.
     pub(super) fn named(&self, caller: &Caller, name: &str) -> Result<String> {
-        if !caller.is_operator() {
-            check(name)?;
-        }
         let own = full(caller.uid, name);
         if !caller.is_operator() {
-            return Ok(own);
+            return check(name).map(|()| own);
         }
         let table = self.table.lock();
         if user(name).is_some() {

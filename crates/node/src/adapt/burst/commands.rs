@@ -132,7 +132,8 @@ impl Burst {
         }
     }
 
-    fn give_up(&self, request: u64) {
+    /// Abandons a version that is being written.
+    pub(super) fn give_up(&self, request: u64) {
         let current = self.table.lock().current.remove(&request);
         current.iter().for_each(|current| self.tell_of_end(&current.app, &current.label, &current.open));
         let forget = |checkpoint: &Arc<OpenCheckpoint>| checkpoint.leave(request);

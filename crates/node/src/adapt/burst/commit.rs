@@ -57,10 +57,7 @@ impl Burst {
         let all = open.iter().map(|(path, checkpoint)| (path, &**checkpoint));
         let synced = failed.map_or_else(|| self.make_durable(all), |why| Err(Error::NotWhole(why)));
         if let Err(error) = synced {
-            let current = self.table.lock().current.remove(&request);
-            current.iter().for_each(|current| self.tell_of_end(&current.app, &current.label, &open));
-            open.values().for_each(|checkpoint| checkpoint.leave(request));
-            self.tell_buffer(buffer::Event::Abandoned { request });
+            self.give_up(request);
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
             return Err(error);
         }

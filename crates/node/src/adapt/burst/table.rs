@@ -137,16 +137,11 @@ impl CheckpointTable {
         self.by_path.get(path).copied()
     }
 
-    /// The complete version that a file with objects belongs to.
-    pub fn version_with(&self, file: FileId) -> Option<Version> {
-        self.by_file.get(&file).copied()
-    }
-
     /// The complete version of a file: by its number or, without one, by its path.
     pub fn version_of(&self, file: Option<FileId>, path: impl FnOnce() -> Option<String>) -> Option<Version> {
         match file {
             _ if self.complete.is_empty() => None,
-            Some(file) => self.version_with(file),
+            Some(file) => self.by_file.get(&file).copied(),
             None => self.version_at(&path()?),
         }
     }
