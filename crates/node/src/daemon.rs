@@ -165,11 +165,6 @@ impl Core {
     }
 }
 
-/// A daemon that serves its mount, but no command yet: requests wait until [`Starting::serve`].
-pub struct Starting {
-    daemon: Daemon<Binding>,
-}
-
 /// A running daemon, with its control socket.
 pub struct Daemon<S = Server> {
     core: Arc<Core>,
@@ -177,6 +172,9 @@ pub struct Daemon<S = Server> {
     control: S,
     ending: Arc<Ending>,
 }
+
+/// A daemon that serves its mount, but no command yet: requests wait until [`Starting::serve`].
+pub type Starting = Daemon<Binding>;
 
 impl Starting {
     /// Opens the volume, settles the leftovers of a crash, mounts it and binds the control socket. The configuration
@@ -191,51 +189,37 @@ impl Starting {
         let (core, mount) = parts::assemble(config, mount_point, opener, servers)?;
         core.start();
         let ending = Ending::new(mount.clone()).map_err(|e| problem(&e))?;
-        match bind(&core, &ending) {
-            Ok(control) => Ok(Starting { daemon: Daemon { core, mount, control, ending } }),
-            Err(error) => {
-                // Without a socket no command could end the daemon.
-                drop(mount.abort());
-                Err(no_socket(&error))
-            }
-        }
-    }
-
-    /// Parts of the daemon, for handlers that are registered from outside.
-    pub fn core(&self) -> &Arc<Core> {
-        &self.daemon.core
+        let control = bind(&core, &ending).map_err(|error| no_socket(&mount, &error))?;
+        Ok(Daemon { core, mount, control, ending })
     }
 
     /// Registers further commands of the control socket.
     pub fn register(&mut self, prefix: &str, handler: Arc<dyn Handler>) {
-        self.daemon.control.register(prefix, handler);
+        self.control.register(prefix, handler);
     }
 
     /// Serves the control socket, once all commands are registered.
     pub fn serve(self) -> Result<Daemon, Problems> {
-        let Daemon { core, mount, control, ending } = self.daemon;
-        match control.serve() {
-            Ok(control) => Ok(Daemon { core, mount, control, ending }),
-            Err(error) => {
-                drop(mount.abort());
-                Err(no_socket(&error))
-            }
-        }
+        let Daemon { core, mount, control, ending } = self;
+        let control = control.serve().map_err(|error| no_socket(&mount, &error))?;
+        Ok(Daemon { core, mount, control, ending })
     }
 
     /// Unmounts and ends everything in order.
     pub fn give_up(self) {
-        drop(self.daemon.ending.unmount(true));
-        end::finish(self.daemon, || ());
+        drop(self.ending.unmount(true));
+        end::finish(self, || ());
+    }
+}
+
+impl<S> Daemon<S> {
+    /// Parts of the daemon, for handlers that are registered from outside.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 }
 
 impl Daemon {
-    /// Parts of the daemon.
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// Mount point of the volume.
     pub fn mount_point(&self) -> &Path {
         self.mount.path()
@@ -258,7 +242,9 @@ fn problem(cause: &impl ToString) -> Problems {
     Problems::one(problem.failed())
 }
 
-fn no_socket(error: &std::io::Error) -> Problems {
+/// Without a socket no command could end the daemon, so its mount ends.
+fn no_socket(mount: &Mount, error: &std::io::Error) -> Problems {
+    drop(mount.abort());
     problem(&format!("the control socket cannot be made: {error}"))
 }
 
