@@ -4,42 +4,21 @@ use crate::Result;
 use engine::file::{File, FileTable};
 use engine::mover::Walk;
 use engine::volume::Volume;
-use meta::descent::Descent;
+use meta::descent::{Descent, Met};
 use rustix::io::Errno;
-use std::sync::Arc;
 
 /// All files below `tree` and in `staging`, in the order of the walk.
 pub(super) fn walk<'a>(volume: &'a Volume, files: &'a FileTable) -> Result<Walk<'a>> {
     let mut descents = Vec::new();
-    for root in [volume.staging(), volume.tree()] {
+    for root in [volume.tree(), volume.staging()] {
         descents.push(Descent::new(&root.try_clone_to_owned().map_err(|_| Errno::MFILE)?)?);
     }
-    Ok(Box::new(Walker { files, descents }))
-}
-
-struct Walker<'a> {
-    files: &'a FileTable,
-    /// Remaining trees of the walk, used from the back.
-    descents: Vec<Descent>,
-}
-
-impl Iterator for Walker<'_> {
-    type Item = Result<Arc<File>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.descents.last_mut()?.next() {
-                None => drop(self.descents.pop()),
-                Some(Err(error)) => return Some(Err(error.into())),
-                Some(Ok(met)) if met.inode.is_some() => {}
-                Some(Ok(met)) => match self.files.open_at(&met.directory, &*met.name) {
-                    Ok(None) => {}
-                    Ok(Some(file)) => return Some(Ok(file)),
-                    Err(error) => return Some(Err(error)),
-                },
-            }
-        }
-    }
+    let file = |met: std::result::Result<Met, Errno>| match met {
+        Err(error) => Some(Err(error.into())),
+        Ok(met) if met.inode.is_some() => None,
+        Ok(met) => files.open_at(&met.directory, &*met.name).transpose(),
+    };
+    Ok(Box::new(descents.into_iter().flatten().filter_map(file)))
 }
 
 /// Passes the files of a walk to `look`, until it returns `false`.
