@@ -22,18 +22,11 @@ use std::path::{Path, PathBuf};
 /// Name of the mark in the state directory.
 const NAME: &str = "running";
 
-/// Knowledge of the previous daemon's end.
-enum PreviousEnd {
-    /// No leftovers: the daemon ended in order, or all orphans were removed.
-    Nothing(Option<Left>),
-    /// A scan is due, or was incomplete, with the reason.
-    Due(Option<String>),
-}
-
 /// The mark of a running daemon, and the leftovers of the previous one.
 pub(super) struct Unclean {
     mark: PathBuf,
-    known: Mutex<PreviousEnd>,
+    /// `None` after a clean end.
+    left: Mutex<Option<Leftovers>>,
 }
 
 impl Unclean {
@@ -41,36 +34,36 @@ impl Unclean {
     pub fn begin(state_dir: &Path) -> Unclean {
         let mark = state_dir.join(NAME);
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&mark);
-        let known = match made.and_then(|mark| mark.sync_all()) {
-            Ok(()) => PreviousEnd::Nothing(None),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => PreviousEnd::Due(None),
+        let left = match made.and_then(|mark| mark.sync_all()) {
+            Ok(()) => None,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => due(None),
             // A volume starts even if its state directory is full.
             Err(error) => {
                 tracing::warn!(
                     "a later start cannot detect an unclean end of this daemon: {}: {error}",
                     mark.display()
                 );
-                PreviousEnd::Nothing(None)
+                None
             }
         };
         if let Err(error) = std::fs::File::open(state_dir).and_then(|directory| Ok(host::sync_directory(directory)?)) {
             tracing::debug!("the mark of a running daemon is not durable: {error}");
         }
-        Unclean { mark, known: Mutex::new(known) }
+        Unclean { mark, left: Mutex::new(left) }
     }
 
     /// Makes a scan due. Call before [`Unclean::start`].
     pub fn search(&self) {
-        *self.known.lock() = PreviousEnd::Due(None);
+        *self.left.lock() = due(None);
     }
 
     /// Requests the scan, if one is due.
     pub fn start(&self, core: &Core) {
-        let mut known = self.known.lock();
-        match *known {
-            PreviousEnd::Due(_) if core.nodes.is_some() => *known = PreviousEnd::Nothing(None),
-            PreviousEnd::Due(_) => core.maintenance.want(Task::Sweep),
-            PreviousEnd::Nothing(_) => {}
+        let mut left = self.left.lock();
+        match *left {
+            Some(Leftovers::Due { .. }) if core.nodes.is_some() => *left = None,
+            Some(Leftovers::Due { .. }) => core.maintenance.want(Task::Sweep),
+            _ => {}
         }
     }
 
@@ -79,7 +72,7 @@ impl Unclean {
         let stop = core.maintenance.stop_flag();
         match core.checker.remove_left(stop) {
             Ok(left) => {
-                *self.known.lock() = PreviousEnd::Nothing(Some(left));
+                *self.left.lock() = Some(Leftovers::Removed(left));
                 let Left { objects, bytes } = left;
                 tracing::info!(objects, bytes, "objects that no file names after an unclean end were removed");
                 if objects > 0 {
@@ -93,7 +86,7 @@ impl Unclean {
             Err(error) => {
                 if !stop.is_set() {
                     tracing::info!("objects that no file names after an unclean end stay for now: {error}");
-                    *self.known.lock() = PreviousEnd::Due(Some(error.to_string()));
+                    *self.left.lock() = due(Some(error.to_string()));
                 }
                 Outcome::Again
             }
@@ -102,7 +95,7 @@ impl Unclean {
 
     /// Records an orderly end. A due scan stays due at the next start.
     pub fn ended(&self) {
-        if matches!(*self.known.lock(), PreviousEnd::Nothing(_))
+        if !matches!(*self.left.lock(), Some(Leftovers::Due { .. }))
             && let Err(error) = std::fs::remove_file(&self.mark)
         {
             tracing::debug!("the next start treats this end as unclean: {error}");
@@ -111,9 +104,11 @@ impl Unclean {
 
     /// State for `status`; `None` after a clean end.
     pub fn status(&self) -> Option<Leftovers> {
-        match &*self.known.lock() {
-            PreviousEnd::Nothing(left) => left.map(Leftovers::Removed),
-            PreviousEnd::Due(why) => Some(Leftovers::Due { due: true, why: why.clone() }),
-        }
+        self.left.lock().clone()
     }
+}
+
+/// A scan is due, or was incomplete, with the reason.
+fn due(why: Option<String>) -> Option<Leftovers> {
+    Some(Leftovers::Due { due: true, why })
 }
