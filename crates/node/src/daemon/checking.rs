@@ -1,6 +1,6 @@
 //! Calls by which nodes check the volume together.
 
-use crate::calls::{Calls, SILENT, To};
+use crate::calls::{Calls, To};
 use crate::control::Problem;
 use engine::recovery::{Answered, Checker, Notice, Peers, TaskRequest, Together};
 use meta::messages::Talk;
@@ -30,13 +30,8 @@ impl Peers for Calls {
     }
 }
 
-/// Runs checks by all nodes, and takes part in those of other nodes.
-pub(super) fn together(checker: &Checker, calls: &Arc<Calls>) -> Arc<Together> {
-    together_within(checker, calls, SILENT)
-}
-
-/// Does the same with another timeout of silent nodes.
-pub(crate) fn together_within(checker: &Checker, calls: &Arc<Calls>, silent: Duration) -> Arc<Together> {
+/// Runs checks by all nodes, and takes part in those of other nodes. `silent`: timeout of silent nodes.
+pub(super) fn together(checker: &Checker, calls: &Arc<Calls>, silent: Duration) -> Arc<Together> {
     let together = Together::new(checker.clone(), calls.clone(), silent);
     let (tasks, notices) = (Arc::downgrade(&together), Arc::downgrade(&together));
     calls.register(TASK, move |_, task: TaskRequest, _| {

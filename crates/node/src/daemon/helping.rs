@@ -24,21 +24,19 @@ pub(super) fn help_each_other(nodes: &Arc<Nodes>, calls: &Arc<Calls>, stager: &A
         };
         Ok(stager.bring(caller.uid, caller.gid, share, &report, &stop)?)
     });
-    stager.share(Arc::new(Asking(calls.clone())));
+    stager.share(calls.clone());
 }
 
-struct Asking(Arc<Calls>);
-
-impl Others for Asking {
+impl Others for Calls {
     fn names(&self) -> Vec<String> {
-        self.0.others().into_iter().filter_map(|other| other.own).collect()
+        self.others().into_iter().filter_map(|other| other.own).collect()
     }
 
     fn ask(&self, name: &str, uid: u32, gid: u32, share: &Share, stop: &Stop) -> Said {
         let mut listens = |_| !stop.is_set();
         let mut out = Responder::new(&mut listens, Arc::new(stop.clone()));
         let to = To::Node(name.to_owned());
-        match self.0.call(&to, SERVICE, &Caller { uid, gid }, share, SILENT, &mut out) {
+        match self.call(&to, SERVICE, &Caller { uid, gid }, share, SILENT, &mut out) {
             Ok(answer) => Said::Answer(answer),
             Err(problem) => {
                 tracing::info!("another node does not help to stage in: {}", problem.cause);

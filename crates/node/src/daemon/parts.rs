@@ -5,11 +5,9 @@ use super::background::Background;
 use super::checking;
 use super::maintenance::Maintenance;
 use super::unclean::Unclean;
-use super::{
-    Core, Scrubs, balance, clock, crash, dashboard, end, now_ns, problem, quotas, source_attribute, under_way,
-};
+use super::{Core, Scrubs, balance, clock, crash, dashboard, end, now_ns, problem, quotas, under_way};
 use crate::adapt::{self, Adapt, Uses};
-use crate::calls::Calls;
+use crate::calls::{Calls, SILENT};
 use crate::control::device_of;
 use crate::mount::{Mount, MountError, Options, Parts};
 use crate::nodes::Nodes;
@@ -77,7 +75,7 @@ pub(super) fn assemble(
         behalf: None,
     };
     let calls = nodes.as_ref().map(calls).transpose().map_err(|e| problem(&e))?;
-    let together = calls.as_ref().map(|calls| checking::together(&checker, calls));
+    let together = calls.as_ref().map(|calls| checking::together(&checker, calls, SILENT));
     share(&adapt, calls.as_ref()).map_err(|e| problem(&e))?;
     drop(pool.advisers.set(adapt.advisers()));
     let keeper = quotas(&volume, &pool).map_err(|e| problem(&e))?;
@@ -300,7 +298,7 @@ fn mount(
         targets: volume.targets().clone(),
         stats: volume.stats().clone(),
         tiers: config.tiers.clone(),
-        sources: Arc::new(source_attribute::SourceAttribute { stager: stager.clone() }),
+        sources: stager.clone(),
         uses: Some(uses),
     };
     let state = volume.state_dir().canonicalize().unwrap_or_else(|_| volume.state_dir().to_path_buf());

@@ -12,18 +12,12 @@ use std::sync::Arc;
 /// user's number, so the group is looked up.
 const NO_GROUP: u32 = 65534;
 
-/// Sources as the mount's users set and read them.
-pub struct SourceAttribute {
-    /// Opens the sources and computes the checksums.
-    pub stager: Arc<Stager>,
-}
-
-impl Sources for SourceAttribute {
+impl Sources for Stager {
     fn set(&self, file: &Arc<File>, uid: u32, text: &str) -> Result<()> {
         let uris: Vec<String> = text.split_whitespace().map(str::to_string).collect();
         let gid = if uid == 0 { 0 } else { user(uid).map_or(NO_GROUP, |user| user.gid) };
         let who = Identity { uid, gid, ..Identity::default() };
-        let set = self.stager.silent(&who).source_set_on(file, "the file", &uris, false);
+        let set = self.silent(&who).source_set_on(file, "the file", &uris, false);
         set.map(|_| ()).map_err(|e| {
             tracing::debug!(uid, "a source was not set through the attribute: {e}");
             Error::Invalid(e.to_string())

@@ -77,7 +77,7 @@ fn sit(post: &Arc<Post>, checked: &Checked, node: u32) -> Arc<Together> {
     let seat = Arc::new(Seat { post: post.clone(), node, own: format!("own{node}") });
     let calls = Calls::repeating(seat, Duration::from_millis(20));
     post.nodes.lock().insert(node, calls.clone());
-    together_within(&checked.checker, &calls, Duration::from_secs(3))
+    together(&checked.checker, &calls, Duration::from_secs(3))
 }
 
 /// Nodes that scan the files of one world.
