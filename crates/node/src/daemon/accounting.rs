@@ -45,6 +45,7 @@ pub struct JobNow {
 }
 
 /// The accounts of this node.
+#[derive(Default)]
 pub struct Accounts {
     keep_days: u64,
     node: String,
@@ -70,14 +71,9 @@ struct Book {
 impl Accounts {
     /// Creates the accounts. `node` is unique among the nodes; with a `keep` of zero, nothing is recorded.
     pub(super) fn new(node: &str, keep: Duration) -> Accounts {
-        Accounts {
-            keep_days: keep.as_secs().div_ceil(DAY_S),
-            // The name is a word of keys.
-            node: node.replace(char::is_whitespace, "_"),
-            book: Mutex::default(),
-            jobs: Mutex::default(),
-            owners_of: Mutex::default(),
-        }
+        // The name is a word of keys.
+        let node = node.replace(char::is_whitespace, "_");
+        Accounts { keep_days: keep.as_secs().div_ceil(DAY_S), node, ..Accounts::default() }
     }
 
     /// Requests the writes.

@@ -14,6 +14,7 @@ const JOBS_A_DAY_MAX: usize = 20_000;
 const DROPPED_MAX: usize = 200;
 
 /// The rows of a day.
+#[derive(Default)]
 pub(super) struct Ledger {
     pub day: u64,
     node: String,
@@ -29,15 +30,7 @@ impl Ledger {
     /// Begins with the rows of an earlier daemon of this node on that day.
     pub fn of(day: u64, node: &str, state: &dyn State) -> Result<Ledger> {
         let users = records::get(state, &kind_of(&day_key(day)), &users_key(node))?.unwrap_or_default();
-        Ok(Ledger {
-            day,
-            node: node.to_owned(),
-            users,
-            users_changed: false,
-            jobs: BTreeMap::new(),
-            changed: BTreeSet::new(),
-            is_known: false,
-        })
+        Ok(Ledger { day, node: node.to_owned(), users, ..Ledger::default() })
     }
 
     /// Adds usage of a user; `None`: the users without counters of their own.
