@@ -7,10 +7,11 @@ use engine::rights::with_rights_of;
 use engine::source::Identity;
 use object::admission::Held;
 use object::host::{descriptor_path, fstat};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, open, openat2};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Purpose of the access to a file.
@@ -97,6 +98,13 @@ fn reached(tree: &OwnedFd, path: &str) -> rustix::io::Result<(OwnedFd, Stat)> {
     let fd = openat2(tree, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
     let stat = fstat(&fd)?;
     Ok((fd, stat))
+}
+
+/// Opens a path below `root`, or `root` if it is empty, and follows no symbolic link.
+pub fn open_below(root: impl AsFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
 /// Path whose reachability proves that a user may look up names beside `path`, not only that its directory exists.

@@ -93,7 +93,8 @@ impl Sums {
 pub fn get(core: &Core, caller: &Caller, path: String, by: SpaceBy, stop: &Stop) -> Result<Space, Problem> {
     let mut sums = Sums::default();
     let what = Find { path, ..Find::default() };
-    let scan = Scan::new(core, caller, &what)?.with_mirrors();
+    let mut scan = Scan::new(core, caller, &what)?;
+    scan.with_mirrors = true;
     let done = scan.run(stop, &mut |found| {
         sums.add(Key::of(by, &what.path, &found, scan.now_s), Sum::of(found.file.bytes, found.mirrors));
     })?;

@@ -6,12 +6,14 @@ use crate::control::answers::{Quota, Quotas, Text, Usage, UsageState, write};
 use crate::control::{Caller, NewLimit, Problem, QuotaOf, Request, Responder, Result, SetQuota};
 use crate::daemon::Core;
 use crate::daemon::led::Led;
+use crate::daemon::resolve::open_below;
 use object::users::groups_of;
 use policy::Time;
 use policy::quota::{Both, Limit, Limits, Resource, Standing, Subject};
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde_json::Value;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Longest grace period: ten years.
@@ -137,10 +139,7 @@ fn may_know(core: &Core, caller: &Caller, of: &QuotaOf) -> Result<()> {
 fn real(core: &Core, of: QuotaOf) -> Result<QuotaOf> {
     let QuotaOf::Directory(path) = of else { return Ok(of) };
     let path = path.split('/').filter(|name| !name.is_empty() && *name != ".").collect::<Vec<_>>().join("/");
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    let at = if path.is_empty() { "." } else { &*path };
-    match openat2(core.volume.tree(), at, flags, Mode::empty(), resolve) {
+    match open_below(core.volume.tree(), Path::new(&path), OFlags::PATH | OFlags::DIRECTORY) {
         Ok(_) => Ok(QuotaOf::Directory(path)),
         Err(Errno::NOTDIR) => Err(Problem::wrong(format!("{path} is no directory"))
             .try_this("a quota is of a directory; for one user's files use --user")),

@@ -5,12 +5,13 @@ use crate::Error;
 use crate::control::answers::{File, Search};
 use crate::control::{Caller, Find, FindState, Problem, Responder, Result};
 use crate::daemon::Core;
+use crate::daemon::resolve::open_below;
 use meta::descent::{Descent, Met};
 use object::stop::Stop;
 use object::target::State;
 use policy::TargetId;
 use policy::layout::{Layout, MirrorState, ObjectState};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
+use rustix::fs::{AtFlags, OFlags, Stat, statat};
 use rustix::io::Errno;
 use std::path::Path;
 
@@ -37,7 +38,8 @@ pub struct Scan<'a> {
     on_tier: Option<Vec<TargetId>>,
     /// Owner of the files; `None`: all users.
     uid: Option<u32>,
-    with_mirrors: bool,
+    /// Whether to count the mirrors of each file.
+    pub with_mirrors: bool,
     /// Start of the scan, in seconds since 1970.
     pub now_s: u64,
 }
@@ -49,9 +51,10 @@ impl<'a> Scan<'a> {
         let unknown = |what: &str, name: &str| {
             Problem::not_found(format!("there is no {what} \"{name}\"")).try_this("`entrepot target list` shows them")
         };
-        let target = what.target.as_ref().map(|name| {
-            targets.all().iter().find(|t| t.name() == name).map(|t| t.id()).ok_or_else(|| unknown("target", name))
-        });
+        let target = what
+            .target
+            .as_ref()
+            .map(|name| targets.by_name(name).map(|t| t.id()).ok_or_else(|| unknown("target", name)));
         let on_tier = what.tier.as_ref().map(|name| {
             let tier = core.volume.config().tiers.iter().position(|tier| tier == name);
             let tier = tier.ok_or_else(|| unknown("tier", name))?;
@@ -68,26 +71,19 @@ impl<'a> Scan<'a> {
         Ok(Scan { core, caller, what, target, on_tier, uid, with_mirrors: false, now_s })
     }
 
-    /// Also counts the mirrors of each file.
-    pub fn with_mirrors(self) -> Scan<'a> {
-        Scan { with_mirrors: true, ..self }
-    }
-
     /// Passes each file that matches to `each`.
     pub fn run(&self, stop: &Stop, each: &mut dyn FnMut(Found)) -> Result<Search> {
         // A scan of the names loads the shared file system as a check does.
         let _held = self.core.look_for(self.caller)?;
         let failed = |error: Errno| Problem::failed(format!("{}: {error}", self.what.path));
         let (mut files, mut bytes, mut unread) = (0u64, 0u64, 0u64);
-        let start = if self.what.path.is_empty() { "." } else { &*self.what.path };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        let root =
-            openat2(self.core.volume.tree(), start, flags, Mode::empty(), resolve).map_err(|error| match error {
-                Errno::NOTDIR => Problem::wrong(format!("{start} is no directory"))
-                    .try_this("name a directory; `entrepot layout FILE` shows a file"),
-                _ => failed(error),
-            })?;
+        let start = Path::new(&self.what.path);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let root = open_below(self.core.volume.tree(), start, flags).map_err(|error| match error {
+            Errno::NOTDIR => Problem::wrong(format!("{} is no directory", self.what.path))
+                .try_this("name a directory; `entrepot layout FILE` shows a file"),
+            _ => failed(error),
+        })?;
         let mut descent = Descent::new(&root).map_err(failed)?;
         while let Some(met) = descent.next() {
             if stop.is_set() {
