@@ -19,11 +19,8 @@ use engine::file::FileTable;
 use engine::stage::Stager;
 use engine::stats::Metric;
 use look::{PurgeScan, ScannedFile};
-use needed::Needed;
-use policy::Time;
 use policy::machine::Machine;
 use policy::protect::purge::{Event, Purge, Remove};
-use remove::Mounted;
 use std::sync::Arc;
 
 /// Name of the calls that query whether a node uses a file.
@@ -43,7 +40,7 @@ impl Core {
     /// # Errors
     /// The needs of jobs or the time are unknown, or the namespace fails.
     pub fn purge(&self, dry_run: bool) -> Result<PurgeReport> {
-        let needed = self.needed()?;
+        let mut needed = self.needed()?;
         let now = self.clock.now().map_err(Error::Busy)?;
         let settings = &self.volume.config().purge;
         let (config, notes) = rules::machine(settings);
@@ -59,7 +56,25 @@ impl Core {
         if look.unread > 0 {
             report.notes.push(format!("{} names could not be read or are no UTF-8, and were left", look.unread));
         }
-        self.remove_all(&mut machine, now, &look.may_go, needed, &mut report)?;
+        let mounted = remove::mounted(&self.mount_point)?;
+        while let Some(remove) = machine.poll() {
+            let seen = &look.may_go[remove.id as usize];
+            if !dry_run && needed.is_old() {
+                match self.needed() {
+                    Ok(latest) => needed = latest,
+                    Err(error) => {
+                        report.notes.push(format!("it ended before all were removed: {error}"));
+                        break;
+                    }
+                }
+            }
+            let gone = dry_run || !needed.has(&seen.file.path) && self.remove_unused(&mounted, seen);
+            let answer = if gone { Event::Removed { id: remove.id } } else { Event::Left { id: remove.id } };
+            machine.handle(now, answer);
+            if gone {
+                self.tell(seen, remove, &mut report);
+            }
+        }
         // A file that was not scanned may still have a record.
         if !dry_run && look.unread == 0 {
             self.stager.offloaded().keep(&look.known)?;
@@ -68,49 +83,18 @@ impl Core {
         Ok(report)
     }
 
-    /// Executes the actions of the machine, one file after the other.
-    fn remove_all(
-        &self,
-        machine: &mut Purge,
-        now: Time,
-        may_go: &[ScannedFile],
-        mut needed: Needed,
-        report: &mut PurgeReport,
-    ) -> Result<()> {
-        let mounted = Mounted::open(&self.mount_point)?;
-        while let Some(remove) = machine.poll() {
-            let seen = &may_go[remove.id as usize];
-            if !report.dry_run && needed.is_old() {
-                needed = match self.needed() {
-                    Ok(needed) => needed,
-                    Err(error) => {
-                        report.notes.push(format!("it ended before all were removed: {error}"));
-                        return Ok(());
-                    }
-                };
-            }
-            let gone = report.dry_run || !needed.has(&seen.path) && self.remove_unused(&mounted, seen);
-            let answer = if gone { Event::Removed { id: remove.id } } else { Event::Left { id: remove.id } };
-            machine.handle(now, answer);
-            if gone {
-                self.tell(seen, remove, report);
-            }
-        }
-        Ok(())
-    }
-
     fn tell(&self, seen: &ScannedFile, remove: Remove, report: &mut PurgeReport) {
-        let why = report.why(remove.reason);
+        let (why, file) = (report.why(remove.reason), seen.file.clone());
         if !report.dry_run {
             self.volume.stats().add(Metric::PurgedFiles, 1);
-            self.volume.stats().add(Metric::PurgedBytes, seen.version.0);
-            let what = format!("purged: {} bytes", seen.version.0);
-            let bytes = format!("its bytes {} {}", if seen.only_here { "were" } else { "are at" }, seen.elsewhere);
-            tracing::info!("purged {:?}: {why}; {bytes}", seen.path);
-            let (path, owner) = (Some(seen.path.clone()), Some(seen.owner));
+            self.volume.stats().add(Metric::PurgedBytes, file.bytes);
+            let what = format!("purged: {} bytes", file.bytes);
+            let bytes = format!("its bytes {} {}", if file.only_here { "were" } else { "are at" }, file.elsewhere);
+            tracing::info!("purged {:?}: {why}; {bytes}", file.path);
+            let (path, owner) = (Some(file.path.clone()), Some(seen.owner));
             let why = Some(format!("{why}; {bytes}"));
             self.pool.events.record(events::Event { path, owner, why, ..events::Event::new(Kind::Purge, what) });
         }
-        report.add(seen.purged(why, report.rule(remove.reason)), remove.reason);
+        report.add(Purged { reason: why, rule: report.rule(remove.reason), ..file }, remove.reason);
     }
 }

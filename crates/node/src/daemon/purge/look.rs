@@ -22,22 +22,13 @@ use std::sync::Arc;
 pub(super) struct ScannedFile {
     pub inode: u64,
     pub id: Option<FileId>,
-    /// Path relative to the mount's root.
-    pub path: String,
     pub owner: u32,
     /// Size, and time of the last write.
     pub version: (u64, u64),
     /// Time of the last read.
     pub read_ns: u64,
-    pub elsewhere: String,
-    pub only_here: bool,
-}
-
-impl ScannedFile {
-    pub fn purged(&self, reason: String, rule: Option<String>) -> Purged {
-        let (path, elsewhere) = (self.path.clone(), self.elsewhere.clone());
-        Purged { path, bytes: self.version.0, reason, rule, elsewhere, only_here: self.only_here }
-    }
+    /// Row of the report, without a reason.
+    pub file: Purged,
 }
 
 /// Result of a scan.
@@ -123,9 +114,10 @@ impl PurgeScan {
             needed: needed.has(path),
             open: file.is_open() || core.stager.offloaded().is_being_sent(stat.st_ino),
         };
-        let (id, inode, owner, path) = (file.id(), stat.st_ino, stat.st_uid, path.to_owned());
-        let read_ns = read_ns(&stat);
-        Ok(Some((ScannedFile { inode, id, path, owner, version, read_ns, elsewhere: place, only_here }, candidate)))
+        let (id, inode, owner, read_ns) = (file.id(), stat.st_ino, stat.st_uid, read_ns(&stat));
+        let (path, bytes) = (path.to_owned(), version.0);
+        let file = Purged { path, bytes, elsewhere: place, only_here, ..Purged::default() };
+        Ok(Some((ScannedFile { inode, id, owner, version, read_ns, file }, candidate)))
     }
 }
 

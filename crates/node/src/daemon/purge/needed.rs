@@ -5,8 +5,8 @@ use crate::{Error, Result};
 use rustix::fd::BorrowedFd;
 use rustix::fs::readlinkat;
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ impl Core {
 /// Target of the links in a path below `tree`, if they stay on the mount.
 fn led_to(tree: BorrowedFd<'_>, mount_point: &Path, path: &Path) -> Option<PathBuf> {
     let (mut done, mut links) = (PathBuf::new(), 0);
-    let mut todo: Vec<OsString> = names(path);
+    let mut todo: Vec<OsString> = names(path).collect();
     while let Some(name) = todo.pop() {
         if name == ".." {
             done.pop();
@@ -87,13 +87,9 @@ fn led_to(tree: BorrowedFd<'_>, mount_point: &Path, path: &Path) -> Option<PathB
 }
 
 /// The names of a path, the last one first.
-fn names(path: &Path) -> Vec<OsString> {
-    let name = |component: Component<'_>| match component {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some(OsStr::from_bytes(b"..").to_owned()),
-        _ => None,
-    };
-    path.components().rev().filter_map(name).collect()
+fn names(path: &Path) -> impl Iterator<Item = OsString> {
+    let names = path.components().rev().filter(|one| matches!(one, Component::Normal(_) | Component::ParentDir));
+    names.map(|name| name.as_os_str().to_owned())
 }
 
 #[cfg(test)]

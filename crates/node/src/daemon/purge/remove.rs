@@ -8,13 +8,11 @@ use super::FILE_IN_USE;
 use super::look::{ScannedFile, open, read_ns};
 use crate::control::Caller;
 use crate::daemon::Core;
+use crate::daemon::resolve::open_below;
 use engine::stage::offloaded;
 use object::host::fstat;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, linkat, openat, openat2, renameat, renameat_with, statat,
-    unlinkat,
-};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::{Errno, Result};
 use std::ffi::CString;
 use std::path::Path;
@@ -23,32 +21,26 @@ use std::time::Duration;
 /// Timeout of a request to another node; a node that does not answer may have the file open.
 const ASKED_MAX: Duration = Duration::from_secs(3);
 
-/// Root of the mount: files are removed through the mount, so that every step of a removal is done.
-pub(super) struct Mounted(OwnedFd);
-
-impl Mounted {
-    pub fn open(mount_point: &Path) -> Result<Mounted> {
-        openat(CWD, mount_point, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(Mounted)
-    }
+/// Opens the root of the mount: files are removed through the mount, so that every step of a removal is done.
+pub(super) fn mounted(mount_point: &Path) -> Result<OwnedFd> {
+    openat(CWD, mount_point, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// A directory below a root.
 fn directory(root: impl AsFd, path: &Path) -> Result<OwnedFd> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    openat2(root, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), resolve)
+    open_below(root, path, OFlags::PATH | OFlags::DIRECTORY)
 }
 
 impl Core {
     /// Removes a file if it has not changed since the scan. Returns whether it is gone.
-    pub(super) fn remove_unused(&self, mounted: &Mounted, seen: &ScannedFile) -> bool {
+    pub(super) fn remove_unused(&self, mounted: &OwnedFd, seen: &ScannedFile) -> bool {
         let left = |why: &dyn std::fmt::Display| {
-            tracing::info!("{:?} is not purged: {why}", seen.path);
+            tracing::info!("{:?} is not purged: {why}", seen.file.path);
             false
         };
-        let path = Path::new(&seen.path);
+        let path = Path::new(&seen.file.path);
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return false };
-        let there = match directory(&mounted.0, above) {
+        let there = match directory(mounted, above) {
             Ok(there) => there,
             Err(error) => return left(&error),
         };
@@ -65,7 +57,7 @@ impl Core {
         if let Err(error) = put_back(&there, &aside, &name) {
             tracing::error!(
                 "{:?} is now called {aside:?}: it was in use again, and its name was taken: {error}",
-                seen.path
+                seen.file.path
             );
         }
         left(&"it is used, or has changed")
@@ -94,7 +86,7 @@ impl Core {
         let is_open = said.iter().find(|(_, answer)| *answer != Ok(false));
         if let Some((_, answer)) = is_open {
             let why = answer.as_ref().err().map_or("another node uses it".into(), |problem| problem.cause.clone());
-            tracing::info!("{:?} is not purged: {why}", seen.path);
+            tracing::info!("{:?} is not purged: {why}", seen.file.path);
         }
         is_open.is_none()
     }
@@ -135,19 +127,19 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(at("v/mine/a")).expect("directories");
         std::fs::create_dir_all(at("others/a")).expect("directories");
-        let mounted = Mounted::open(&at("v")).expect("root");
-        assert!(directory(&mounted.0, Path::new("mine/a")).is_ok() && directory(&mounted.0, Path::new("")).is_ok());
+        let mounted = mounted(&at("v")).expect("root");
+        assert!(directory(&mounted, Path::new("mine/a")).is_ok() && directory(&mounted, Path::new("")).is_ok());
         std::fs::rename(at("v/mine"), at("v/old")).expect("rename");
         symlink(at("others"), at("v/mine")).expect("link");
-        assert_eq!(directory(&mounted.0, Path::new("mine/a")).err(), Some(Errno::LOOP));
+        assert_eq!(directory(&mounted, Path::new("mine/a")).err(), Some(Errno::LOOP));
         symlink("old", at("v/inside")).expect("link");
-        assert_eq!(directory(&mounted.0, Path::new("inside/a")).err(), Some(Errno::LOOP));
+        assert_eq!(directory(&mounted, Path::new("inside/a")).err(), Some(Errno::LOOP));
     }
 
     #[test]
     fn a_name_that_was_given_again_is_not_taken_back() {
         let dir = tempfile::tempdir().expect("a directory");
-        let fd = Mounted::open(dir.path()).expect("open").0;
+        let fd = mounted(dir.path()).expect("open");
         let write = |name: &str| std::fs::write(dir.path().join(name), name).expect("write");
         write("a");
         set_aside(&fd, &c"a".into(), &c"b".into()).expect("aside");
