@@ -312,21 +312,17 @@ impl Keeper {
 impl Book {
     /// Adds a subject with limits. Returns its account, if it is new.
     fn limit(&mut self, now: Time, of: QuotaOf, record: &Record) -> Option<(Arc<Account>, Option<PathBuf>)> {
-        let known = self.subject(&of).filter(|subject| self.entries.contains_key(subject));
-        let (subject, path) = match &of {
-            QuotaOf::User(uid) => (Subject::User(*uid), None),
-            QuotaOf::Group(gid) => (Subject::Group(*gid), None),
-            QuotaOf::Directory(path) => {
-                let number = self.directories.get(path).copied().unwrap_or_else(|| {
-                    self.numbered += 1;
-                    self.numbered
-                });
-                self.directories.insert(path.clone(), number);
-                (Subject::Directory(number), Some(PathBuf::from(path)))
+        let path = if let QuotaOf::Directory(path) = &of { Some(PathBuf::from(path)) } else { None };
+        let subject = match &of {
+            QuotaOf::Directory(path) if !self.directories.contains_key(path) => {
+                self.numbered += 1;
+                self.directories.insert(path.clone(), self.numbered);
+                Subject::Directory(self.numbered)
             }
+            of => self.subject(of)?,
         };
         let mut new = None;
-        if known.is_none() {
+        if !self.entries.contains_key(&subject) {
             let account = Arc::new(Account::new(subject, record.used()));
             new = Some((account.clone(), path));
             let shared = together::Shared::default();
