@@ -11,13 +11,13 @@ pub use mounting::{Mounting, serve};
 
 use super::answer::{Changes, Made, Ttl};
 use super::counted::Counted;
+use engine::file::Wanted as Lock;
 use engine::stats::Op;
 use fuser::{
     FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLock, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite,
 };
 use meta::namespace::{Caller, Listing, Namespace, NodeId};
-use meta::stub::locks::{Bytes, Kind};
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, SeekFrom, Stat, StatVfs, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -83,16 +83,8 @@ pub struct ClosedBy {
 /// Request for a lock of an open file: test, take or release.
 #[derive(Clone, Debug)]
 pub struct LockRequest {
-    /// Number of the open.
-    pub handle: u64,
-    /// Owner of the lock: a process, or the open file description.
-    pub owner: u64,
-    /// Range of the lock.
-    pub bytes: Bytes,
-    /// Kind of lock; `None` releases it.
-    pub kind: Option<Kind>,
-    /// Process of the caller.
-    pub process: u32,
+    /// The lock.
+    pub wanted: Lock,
     /// Thread of the caller.
     pub thread: u32,
     /// Whether to wait until the lock is free.

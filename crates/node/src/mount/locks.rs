@@ -147,14 +147,14 @@ impl Locks {
     fn carry(self: &Arc<Self>, action: Action) {
         match action {
             Action::Ask { call } => {
-                let Some((uid, thread, waited)) = self.of(call) else { return };
-                if waited && waits(thread) == Wait::Interrupted {
+                let Some((_, _, caller, _)) = self.pending(call) else { return };
+                if caller.waits && waits(caller.thread) == Wait::Interrupted {
                     self.end(call, Err(Errno::INTR));
                     return self.happened(Event::Ended { call });
                 }
                 let locks = self.clone();
                 // The queue cannot overflow, since each call is in it once, and the number of calls is limited.
-                if self.slow.push_now(uid, Box::new(move || locks.ask(call))).is_err() {
+                if self.slow.push_now(caller.uid, Box::new(move || locks.ask(call))).is_err() {
                     self.end(call, Err(Errno::IO));
                     self.happened(Event::Ended { call });
                 }
@@ -164,21 +164,14 @@ impl Locks {
         }
     }
 
-    /// Returns user, thread and whether the call waits.
-    fn of(&self, call: Call) -> Option<(u32, u32, bool)> {
+    fn pending(&self, call: Call) -> Option<(NodeId, Arc<File>, Caller, What)> {
         let state = self.state.lock();
-        let Caller { uid, thread, waits } = state.pending.get(&call)?.caller;
-        Some((uid, thread, waits))
+        state.pending.get(&call).map(|of| (of.id, of.file.clone(), of.caller, of.what.clone()))
     }
 
     /// Calls the file, on the slow pool.
     fn ask(self: &Arc<Self>, call: Call) {
-        let Some((id, file, caller, what)) = ({
-            let state = self.state.lock();
-            state.pending.get(&call).map(|p| (p.id, p.file.clone(), p.caller, p.what.clone()))
-        }) else {
-            return;
-        };
+        let Some((id, file, caller, what)) = self.pending(call) else { return };
         let admit = || {
             let descriptor = self.descriptors.take(caller.uid, 1).map_err(|_| Error::from(Errno::NOLCK))?;
             let locked = self.locked.take(caller.uid, 1).map_err(|_| Error::from(Errno::NOLCK))?;

@@ -195,14 +195,13 @@ impl FileSystem for Server {
     }
 
     fn lock(self: &Arc<Self>, request: LockRequest, answer: Answer<ReplyEmpty>) {
-        let LockRequest { handle, owner, bytes, kind, process, thread, waits } = request;
-        let what = What::Set(Lock { owner, handle, process, bytes, kind });
-        let waits = waits && kind.is_some();
-        self.call_locks(handle, thread, waits, what, Box::new(|done| answer.give(done.map(drop))));
+        let LockRequest { wanted, thread, waits } = request;
+        let (handle, waits) = (wanted.handle, waits && wanted.kind.is_some());
+        self.call_locks(handle, thread, waits, What::Set(wanted), Box::new(|done| answer.give(done.map(drop))));
     }
 
     fn test_lock(self: &Arc<Self>, request: LockRequest, answer: Answer<ReplyLock>) {
-        let LockRequest { handle, owner, bytes, kind, thread, .. } = request;
+        let LockRequest { wanted: Lock { owner, handle, bytes, kind, .. }, thread, .. } = request;
         let Some(kind) = kind else { return answer.give(Err(Errno::INVAL)) };
         self.call_locks(handle, thread, false, What::Test(owner, bytes, kind), Box::new(|done| answer.give(done)));
     }

@@ -3,6 +3,7 @@
 use super::{ClosedBy, FileSystem, LockRequest, Make, Opened, REQUEST_BYTES_MAX, ReadRequest, Whence, WriteRequest};
 use crate::mount::answer::{self, Answer, Changes, Reply, Value};
 use crate::mount::convert::{caller, device, set_time, synced};
+use engine::file::Wanted;
 use engine::stats::Op;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
@@ -69,8 +70,8 @@ fn lock_request(
     if start > end || start > LAST {
         return Err(Errno::INVAL);
     }
-    let (bytes, thread) = (start..=end.min(LAST), request.pid());
-    Ok(LockRequest { handle: handle.0, owner: owner.0, bytes, kind, process, thread, waits: false })
+    let wanted = Wanted { owner: owner.0, handle: handle.0, process, bytes: start..=end.min(LAST), kind };
+    Ok(LockRequest { wanted, thread: request.pid(), waits: false })
 }
 
 impl<F: FileSystem> Filesystem for Front<F> {
