@@ -40,7 +40,6 @@ mod setattr;
 pub mod slow;
 mod xattr;
 
-pub use layout_text::describe;
 pub(crate) use mountpoint::detach;
 pub use session::{Mount, MountError};
 
@@ -53,7 +52,6 @@ use handles::Handles;
 use meta::namespace::Namespace;
 use object::admission::{Admission, Held};
 use object::descriptors;
-use object::target::Targets;
 use slow::Slow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -68,8 +66,6 @@ pub struct Parts {
     pub files: Arc<FileTable>,
     /// Resources that files share.
     pub pool: Arc<Pool>,
-    /// The targets, for their space.
-    pub targets: Arc<Targets>,
     /// Where operations are counted.
     pub stats: Arc<Stats>,
     /// Names of the tiers, fastest first.

@@ -295,7 +295,6 @@ fn mount(
         namespace: Arc::new(namespace),
         files: files.clone(),
         pool: pool.clone(),
-        targets: volume.targets().clone(),
         stats: volume.stats().clone(),
         tiers: config.tiers.clone(),
         sources: stager.clone(),

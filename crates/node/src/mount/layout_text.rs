@@ -1,11 +1,11 @@
 //! A layout as the text of the attribute `user.entrepot.layout`.
 
-use policy::TargetId;
+use object::target::Targets;
 use policy::layout::{Layout, MirrorState, OPEN_END, ObjectState};
 use std::fmt::Write;
 
-/// One line per mirror and segment; `name` returns a target's name.
-pub fn describe(layout: &Layout, name: impl Fn(TargetId) -> Option<String>) -> String {
+/// One line per mirror and segment.
+pub fn describe(layout: &Layout, targets: &Targets) -> String {
     let mut text = format!("generation={} mirrors={}\n", layout.generation, layout.mirrors.len());
     for (number, mirror) in layout.mirrors.iter().enumerate() {
         let state = match mirror.state {
@@ -22,11 +22,11 @@ pub fn describe(layout: &Layout, name: impl Fn(TargetId) -> Option<String>) -> S
                 segment.objects.len()
             );
             let turns = segment.objects.iter().find_map(|object| object.merged);
-            let targets = segment.objects.iter().map(|object| {
-                let target = name(object.target).unwrap_or_else(|| object.target.to_string());
+            let names = segment.objects.iter().map(|object| {
+                let target = targets.name_of(object.target);
                 if object.state == ObjectState::Partial { target + "(recovering)" } else { target }
             });
-            text.push_str(&targets.collect::<Vec<_>>().join(","));
+            text.push_str(&names.collect::<Vec<_>>().join(","));
             if let Some(turns) = turns {
                 let _ = write!(text, " merged={}/{} unit={}", turns.slot + 1, turns.of, turns.unit_bytes);
             }

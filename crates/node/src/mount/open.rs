@@ -321,7 +321,7 @@ impl Server {
         open.file.tell(Happened::Removed);
         let Some(layout) = open.file.layout() else { return };
         let home = remembered(open.stub()).map(|stat| stat.st_dev).ok();
-        let device = |target| self.parts.targets.get(target).and_then(|t| t.space().device);
+        let device = |target| self.parts.pool.targets.get(target).and_then(|t| t.space().device);
         let beside = home.is_some() && layout.objects().all(|(_, object)| device(object.target) == home);
         self.removal.add(uid, open.clone(), beside);
     }

@@ -291,7 +291,7 @@ impl FileSystem for Server {
     }
 
     fn space(&self) -> Result<StatVfs> {
-        let space = self.parts.targets.space();
+        let space = self.parts.pool.targets.space();
         let free = space.free_bytes / BLOCK_BYTES;
         let names = self.parts.namespace.space()?;
         Ok(StatVfs {
@@ -305,13 +305,13 @@ impl FileSystem for Server {
     }
 
     fn statfs(self: &Arc<Self>, uid: u32, answer: Answer<ReplyStatfs>) {
-        if !self.parts.targets.measure_older(AGE_MAX) {
+        if !self.parts.pool.targets.measure_older(AGE_MAX) {
             return answer.give(self.space());
         }
         let server = self.clone();
         self.hand_over(uid, answer, move |answer| {
             let begun = Instant::now();
-            while server.parts.targets.has_older(AGE_MAX) && begun.elapsed() < WAIT_MAX {
+            while server.parts.pool.targets.has_older(AGE_MAX) && begun.elapsed() < WAIT_MAX {
                 std::thread::sleep(PAUSE);
             }
             answer.give(server.space());

@@ -3,16 +3,16 @@
 //! `user.entrepot.layout` and `user.entrepot.source` are virtual: the values stored under these names are records for
 //! the daemon. All other names beginning with `user.entrepot.` do not exist.
 
+use super::Server;
 use super::answer::Answer;
+use super::layout_text::describe;
 use super::metadata::STATS_ID;
-use super::open::Open;
-use super::{Server, describe};
 use crate::{Error, Result};
 use fuser::ReplyEmpty;
 use meta::namespace::attributes::{ACL, LAYOUT, OURS, REQUEST};
 use meta::namespace::request::{check_mirrors, parse_request};
 use meta::namespace::{Caller, NodeId};
-use meta::stub::names::list;
+use meta::stub::names::{list, value};
 use meta::stub::real::ROOM;
 use rustix::fs::{FileType, XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
@@ -64,7 +64,7 @@ impl Server {
 
     fn stored(&self, id: NodeId, name: &OsStr) -> rustix::io::Result<Vec<u8>> {
         match self.open.get(id) {
-            Some(open) => read_open(&open, name),
+            Some(open) => value(|value| fgetxattr(open.stub(), name, value)),
             None => self.parts.namespace.attribute(id, name),
         }
     }
@@ -73,8 +73,7 @@ impl Server {
         match self.parts.namespace.node(id)?.kind() {
             FileType::Directory => Ok(self.request_text(id).map(|text| text.to_string())),
             FileType::RegularFile => {
-                let name = |target| self.parts.targets.get(target).map(|t| t.name().to_string());
-                Ok(self.user(id)?.open.file.layout().map(|layout| describe(&layout, name)))
+                Ok(self.user(id)?.open.file.layout().map(|layout| describe(&layout, &self.parts.pool.targets)))
             }
             _ => Ok(None),
         }
@@ -144,7 +143,7 @@ impl Server {
     fn set_layout(&self, uid: u32, id: NodeId, value: &[u8]) -> Result<()> {
         let text = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?.trim_end_matches('\0').trim();
         let placement = parse_request(text, &self.parts.pool.placement, &self.parts.tiers)?;
-        check_mirrors(&placement, &self.parts.tiers, &self.parts.targets)?;
+        check_mirrors(&placement, &self.parts.tiers, &self.parts.pool.targets)?;
         self.only_owner(uid, id)?;
         let node = self.parts.namespace.node(id)?;
         match node.kind() {
@@ -221,14 +220,4 @@ impl Server {
         }
         Ok(shown)
     }
-}
-
-/// The largest attribute that Linux allows.
-const VALUE_MAX: usize = 64 << 10;
-
-fn read_open(open: &Open, name: &OsStr) -> rustix::io::Result<Vec<u8>> {
-    let mut value = vec![0; VALUE_MAX];
-    let len = fgetxattr(open.stub(), name, &mut value)?;
-    value.truncate(len);
-    Ok(value)
 }

@@ -138,7 +138,6 @@ impl Volume {
             namespace: Arc::new(Namespace::new(tree).unwrap().telling(places.clone())),
             files: files.clone(),
             pool,
-            targets: targets.clone(),
             stats: stats.clone(),
             tiers: vec!["fast".into()],
             sources: Arc::new(PlainSources),
