@@ -1,9 +1,10 @@
-//! Delayed work of the mount. One thread of the slow pool sleeps until the next work is due, and ends when none waits.
+//! Delayed work of the mount, on the threads of the slow pool.
 
-use super::slow::{OWN, Slow, Work};
-use parking_lot::{Condvar, Mutex};
+use super::slow::{Slow, Work};
+use object::workers::Periodic;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Limit of waiting work; beyond it the oldest is executed at once. A guess: each holds a descriptor.
@@ -11,27 +12,28 @@ const WAITING_MAX: usize = 128;
 
 /// Queue of work with the times at which it is due.
 pub struct Later {
-    slow: Arc<Slow>,
     state: Mutex<State>,
-    changed: Condvar,
+    timer: Periodic,
 }
 
 #[derive(Default)]
 struct State {
     waiting: BTreeMap<(Instant, u64), Work>,
     added: u64,
-    is_running: bool,
     has_ended: bool,
 }
 
 impl Later {
     /// Makes an empty queue.
-    pub fn new(slow: Arc<Slow>) -> Arc<Later> {
-        Arc::new(Later { slow, state: Mutex::default(), changed: Condvar::new() })
+    pub fn new(slow: &Slow) -> Arc<Later> {
+        Arc::new_cyclic(|me: &Weak<Later>| {
+            let me = me.clone();
+            Later { state: Mutex::default(), timer: slow.periodic(move || me.upgrade()?.run()) }
+        })
     }
 
     /// Executes work after a span, or at once if too much waits or the mount ends.
-    pub fn add(self: &Arc<Self>, after: Duration, work: Work) {
+    pub fn add(&self, after: Duration, work: Work) {
         let mut state = self.state.lock();
         if state.has_ended {
             drop(state);
@@ -41,15 +43,10 @@ impl Later {
         let at = (Instant::now() + after, state.added);
         state.waiting.insert(at, work);
         let first = if state.waiting.len() > WAITING_MAX { state.waiting.pop_first() } else { None };
-        let starts = !std::mem::replace(&mut state.is_running, true);
         drop(state);
-        self.changed.notify_one();
         first.into_iter().for_each(|(_, work)| work());
-        if starts {
-            let this = self.clone();
-            if self.slow.push_now(OWN, Box::new(move || this.run())).is_err() {
-                self.end();
-            }
+        if self.timer.wake_in(after).is_err() {
+            self.end();
         }
     }
 
@@ -64,20 +61,22 @@ impl Later {
         state.has_ended = true;
         let all = std::mem::take(&mut state.waiting);
         drop(state);
-        self.changed.notify_one();
         all.into_values().for_each(|work| work());
     }
 
-    fn run(&self) {
+    /// Executes the work that is due. Returns the time until the next.
+    fn run(&self) -> Option<Duration> {
         let mut state = self.state.lock();
-        while let Some((&(at, _), _)) = state.waiting.first_key_value() {
-            if at > Instant::now() {
-                self.changed.wait_until(&mut state, at);
-            } else if let Some((_, work)) = state.waiting.pop_first() {
-                parking_lot::MutexGuard::unlocked(&mut state, work);
+        loop {
+            let (at, _) = *state.waiting.first_key_value()?.0;
+            let left = at.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                return Some(left);
+            }
+            if let Some((_, work)) = state.waiting.pop_first() {
+                MutexGuard::unlocked(&mut state, work);
             }
         }
-        state.is_running = false;
     }
 }
 
@@ -91,7 +90,7 @@ mod tests {
     #[test]
     fn work_is_done_when_it_is_due_when_too_much_waits_and_at_the_end() {
         let slow = Slow::new(2, 8, 4);
-        let later = Later::new(slow.clone());
+        let later = Later::new(&slow);
         let (done, log) = channel();
         let work = |n: usize| -> Work {
             let done = done.clone();

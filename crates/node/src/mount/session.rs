@@ -83,7 +83,7 @@ impl Mount {
         let descriptors = Descriptors::of(options.descriptors_max);
         let held = Admission::new(options.held_bytes_max, options.held_bytes_max / 8);
         let slow = Slow::new(SLOW_THREADS_MAX, SLOW_QUEUE_MAX, threads);
-        let later = Later::new(slow.clone());
+        let later = Later::new(&slow);
         let admission = Admission::new(descriptors.files, descriptors.operator);
         let refused = |error| MountError::Refused { path: path.clone(), error };
         let server = Arc::new(Server {
