@@ -2,7 +2,6 @@
 
 use super::Server;
 use meta::namespace::NodeId;
-use meta::namespace::ROOT;
 use meta::namespace::attributes::REQUEST;
 use meta::namespace::request::parse_request;
 use policy::layout::Placement;
@@ -31,13 +30,7 @@ impl Server {
 
     /// Path of a name in a directory, relative to the root, by names that the kernel looked up.
     pub fn path_of(&self, parent: NodeId, name: &OsStr) -> Option<PathBuf> {
-        let (mut at, mut names) = (parent, vec![name.to_owned()]);
-        while at != ROOT {
-            let (above, name) = self.parts.namespace.node(at).ok()?.name()?;
-            names.push(name);
-            at = above;
-        }
-        Some(names.iter().rev().collect())
+        Some(self.parts.namespace.path(parent).ok()?.join(name))
     }
 
     /// Placement that a file inherits from the directory it was last seen in.

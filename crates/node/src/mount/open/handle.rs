@@ -123,8 +123,7 @@ impl Server {
         let entered = self.enter(caller.uid, &user, flags);
         let entered = entered.and_then(|entered| self.prepare_open(caller, &user, flags).map(|()| entered));
         let opened = entered.map(|entered| {
-            let name = || self.parts.namespace.node(user.open.id).ok()?.name();
-            let path = || name().and_then(|(parent, name)| self.path_of(parent, &name));
+            let path = || self.parts.namespace.path(user.open.id).ok();
             let file = &user.open.file;
             file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
             let uses = self.parts.uses.as_ref();
