@@ -172,10 +172,14 @@ impl Server {
         answer: Answer<ReplyData>,
     ) {
         if read.as_ref().is_ok_and(|got| is_doubtful(handle, *got, buffer.len())) {
-            let (handle, len) = (handle.clone(), buffer.len());
-            return self.hand_over(handle.uid(), answer, move |answer| read_slowly(&handle, offset, len, answer));
+            return self.read_later(handle.clone(), offset, buffer.len(), answer);
         }
         answer_read(handle, offset, read.map(|got| &buffer[..got]), answer);
+    }
+
+    /// Reads on the slow pool.
+    fn read_later(self: &Arc<Self>, handle: Arc<Handle>, offset: u64, len: usize, answer: Answer<ReplyData>) {
+        self.hand_over(handle.uid(), answer, move |answer| read_slowly(&handle, offset, len, answer));
     }
 
     /// Reads here, or on the slow pool if that is not possible.
@@ -188,11 +192,7 @@ impl Server {
         match read {
             InlineRead::Done(got) => self.answer_read_here(&reading.handle, offset, Ok(got), buffer, answer),
             InlineRead::Taken => {} // unreachable: the watchdog takes the answer with the request
-            InlineRead::NotNow => {
-                let handle = reading.handle.clone();
-                let work = move |answer| read_slowly(&handle, offset, len, answer);
-                self.hand_over(reading.handle.uid(), answer, work);
-            }
+            InlineRead::NotNow => self.read_later(reading.handle.clone(), offset, len, answer),
         }
     }
 
@@ -215,9 +215,7 @@ impl Server {
                 }
                 answer_read(&handle, offset, read.as_deref(), answer);
             }),
-            Cached::Uncached => self.hand_over(handle.uid(), answer, move |answer| {
-                read_slowly(&handle, offset, len, answer);
-            }),
+            Cached::Uncached => self.read_later(handle, offset, len, answer),
         }
     }
 

@@ -59,18 +59,10 @@ impl Server {
         Ok(attributes(id, &stat))
     }
 
-    fn stat_open(&self, open: &Open) -> Result<FileAttr> {
+    pub fn stat_open(&self, open: &Open) -> Result<FileAttr> {
         let mut stat = open.stat()?;
         self.shown_open(open, &mut stat);
         Ok(attributes(open.id, &stat))
-    }
-
-    /// As [`Server::stat`], by a handle where the kernel has one.
-    pub fn stat_handle(&self, id: NodeId, handle: Option<u64>) -> Result<FileAttr> {
-        match handle.filter(|_| id != STATS_ID).and_then(|handle| self.handles.get(handle)) {
-            Some(handle) if handle.open.id == id => self.stat_open(&handle.open),
-            _ => self.stat(id),
-        }
     }
 
     /// Attributes of an inode that was looked up or made.
@@ -141,30 +133,15 @@ impl Server {
             Ok(held) => held,
             Err(refusal) => return answer.give(Err(holders::errno(refusal))),
         };
-        if self.inherited_in(parent).is_some_and(|placement| is_single(&placement)) {
-            return self.create_slowly(caller, held, (parent, name), mode, flags, answer); // its object is made at once
-        }
         // With O_TRUNC, which most applications set to create files, only an existing file has anything to cut.
-        let cuts = flags.contains(OFlags::TRUNC);
-        let only_new = if cuts { flags | OFlags::EXCL } else { flags };
-        match self.create_or_find(caller, parent, name, mode, only_new) {
-            Err(error) if error.errno() == Errno::EXIST && only_new != flags => {
-                self.create_slowly(caller, held, (parent, name), mode, flags, answer);
+        let only_new = if flags.contains(OFlags::TRUNC) { flags | OFlags::EXCL } else { flags };
+        if self.inherited_in(parent).is_none_or(|placement| !is_single(&placement)) {
+            match self.create_or_find(caller, parent, name, mode, only_new) {
+                Err(error) if error.errno() == Errno::EXIST && only_new != flags => {}
+                created => return self.answer_created(held, created, flags, answer),
             }
-            created => self.answer_created(held, created, flags, answer),
         }
-    }
-
-    /// Creates where objects may have to be made or cut.
-    fn create_slowly(
-        self: &Arc<Self>,
-        caller: Caller,
-        held: Held,
-        (parent, name): (NodeId, &OsStr),
-        mode: u32,
-        flags: OFlags,
-        answer: Answer<ReplyCreate>,
-    ) {
+        // An object may have to be made or cut.
         let (server, name) = (self.clone(), name.to_owned());
         self.hand_over(caller.uid, answer, move |answer| {
             let created = server.create_or_find(caller, parent, &name, mode, flags);
@@ -211,35 +188,32 @@ impl Server {
             Some(_) => Err(Errno::EXIST),
             None => self.parts.namespace.create(caller, parent, name, mode),
         };
-        match made {
+        let (node, stat, user, found) = match made {
             Ok((node, stat, stub)) => {
                 self.keep_inode(reserved, parent, &stat);
                 let user = self.user_of_new_stub(node.id, stub, creation);
                 let user = user.inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
                 user.open.is_of(&node);
-                let (file, path) = (&user.open.file, || self.path_of(parent, name));
-                file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
-                user.open.made_with(&stat);
-                self.lay_out_new(parent, &user.open);
-                Ok((node, stat, user, false))
+                (node, stat, user, false)
             }
             Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
                 let (node, stat) = self.parts.namespace.lookup(parent, name)?;
-                if node.kind() != rustix::fs::FileType::RegularFile {
-                    self.parts.namespace.forget(node.id, 1);
-                    return Err(Errno::STALE.into());
-                }
-                let user = self.user(node.id).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
-                if !user.open.is_of(&node) {
-                    self.parts.namespace.forget(node.id, 1);
-                    return Err(Errno::STALE.into());
-                }
-                let (file, path) = (&user.open.file, || self.path_of(parent, name));
-                file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
-                Ok((node, stat, user, true))
+                let is_file = node.kind() == rustix::fs::FileType::RegularFile;
+                let user = if is_file { self.user(node.id) } else { Err(Errno::STALE.into()) };
+                let user =
+                    user.and_then(|user| if user.open.is_of(&node) { Ok(user) } else { Err(Errno::STALE.into()) });
+                let user = user.inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                (node, stat, user, true)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => return Err(error.into()),
+        };
+        let (file, path) = (&user.open.file, || self.path_of(parent, name));
+        file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
+        if !found {
+            user.open.made_with(&stat);
+            self.lay_out_new(parent, &user.open);
         }
+        Ok((node, stat, user, found))
     }
 
     /// Sets a new file's layout request from its directory. One object for the whole file is made at once, so that the

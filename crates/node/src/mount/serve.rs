@@ -109,7 +109,11 @@ impl FileSystem for Server {
     }
 
     fn attributes(&self, id: NodeId, handle: Option<u64>) -> Result<FileAttr> {
-        self.stat_handle(id, handle).map_err(|error| error.errno())
+        let stat = match handle.filter(|_| id != STATS_ID).and_then(|handle| self.handles.get(handle)) {
+            Some(handle) if handle.open.id == id => self.stat_open(&handle.open),
+            _ => self.stat(id),
+        };
+        stat.map_err(|error| error.errno())
     }
 
     fn change(self: &Arc<Self>, caller: Caller, id: NodeId, changes: Changes, answer: Answer<ReplyAttr>) {
