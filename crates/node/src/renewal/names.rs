@@ -55,7 +55,7 @@ impl Names {
     /// Reads all stubs: those in the tree, of files being staged in, and of files that were in use. For targets that
     /// are `here`, it does not check for other mirrors and sources.
     pub fn read(namespace: &Path, shared: bool, here: &BTreeSet<TargetId>) -> Result<Names> {
-        let mut names = Names::default();
+        let names = Mutex::new(Names::default());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::open(namespace, flags, Mode::empty())?;
         for (part, is_tree) in [("tree", true), ("staging", false), ("open", false)] {
@@ -63,8 +63,11 @@ impl Names {
                 Err(Errno::NOENT) if !is_tree => continue,
                 opened => opened?,
             };
-            let descent = Descent::new(&below)?;
-            let read = |names: &mut Names, met: Met| {
+            read_together(Descent::new(&below)?, &|met| {
+                let met = match met {
+                    Ok(met) => met,
+                    Err(errno) => return names.lock().is_unread(format!("a directory below {part}: {errno}")),
+                };
                 let name = String::from_utf8_lossy(met.name.to_bytes()).into_owned();
                 // Beside stubs, the directory has names of unfinished work.
                 if !is_tree && name.contains('.') {
@@ -72,70 +75,15 @@ impl Names {
                 }
                 match FdStub::met(&met, namespace, shared) {
                     Ok(None) => {}
-                    Ok(Some(stub)) => names.read_stub(&stub, is_tree, namespace, here),
-                    Err(errno) => names.is_unread(format!("{part}/.../{name}: {errno}")),
+                    Ok(Some(stub)) => read_stub(&names, &stub, is_tree, namespace, here),
+                    Err(errno) => names.lock().is_unread(format!("{part}/.../{name}: {errno}")),
                 }
-            };
-            names.add(read_together(descent, part, &read));
+            });
         }
+        let mut names = names.into_inner();
         names.look_at_side(&root)?;
         names.unread.sort_unstable();
         Ok(names)
-    }
-
-    fn add(&mut self, other: Names) {
-        self.files += other.files;
-        self.laid_out += other.laid_out;
-        self.epoch = self.epoch.max(other.epoch);
-        self.unread_count += other.unread_count;
-        self.unread.extend(other.unread);
-        self.unread.truncate(NAMED_MAX);
-        for (target, on) in other.on {
-            let all = self.on.entry(target).or_default();
-            all.files += on.files;
-            all.alone += on.alone;
-            // The smallest path is kept, so that the result does not depend on the order of the threads.
-            if all.example.is_empty() || (!on.example.is_empty() && on.example < all.example) {
-                all.example = on.example;
-            }
-        }
-    }
-
-    fn read_stub(&mut self, stub: &FdStub, is_tree: bool, namespace: &Path, here: &BTreeSet<TargetId>) {
-        self.files += u64::from(is_tree);
-        match stub.layout() {
-            Ok(None) => {}
-            Ok(Some(layout)) => {
-                self.laid_out += u64::from(is_tree);
-                self.note(&layout, here, || (path_of(stub, namespace), matches!(stub.source(), Ok(None))));
-            }
-            Err(error) => self.is_unread(format!("{}: {error}", path_of(stub, namespace))),
-        }
-    }
-
-    /// `about` returns the path of a file and whether it has no source.
-    fn note(&mut self, layout: &Layout, here: &BTreeSet<TargetId>, about: impl FnOnce() -> (String, bool)) {
-        self.epoch = self.epoch.max((layout.file.0 >> 32) as u32);
-        let mut on: BTreeMap<TargetId, BTreeSet<usize>> = BTreeMap::new();
-        for (at, object) in layout.objects() {
-            self.epoch = self.epoch.max(object.id.epoch());
-            on.entry(object.target).or_default().insert(at.mirror);
-        }
-        let away: Vec<_> = on.iter().filter(|(target, _)| !here.contains(*target)).collect();
-        let about = (!away.is_empty()).then(about);
-        let is_whole = |(mirror, m): (usize, &Mirror)| {
-            m.state == MirrorState::InSync && !away.iter().any(|(_, mirrors)| mirrors.contains(&mirror))
-        };
-        let has_other = layout.mirrors.iter().enumerate().any(is_whole);
-        for target in on.keys() {
-            let entry = self.on.entry(*target).or_default();
-            entry.files += 1;
-            let Some((path, has_no_source)) = about.as_ref().filter(|_| !here.contains(target)) else { continue };
-            entry.alone += u64::from(*has_no_source && !has_other);
-            if entry.example.is_empty() || *path < entry.example {
-                entry.example.clone_from(path);
-            }
-        }
     }
 
     /// Side files outlive their stubs; their names are numbers of files.
@@ -161,36 +109,70 @@ impl Names {
     }
 }
 
-/// Walks on one thread, and reads the entries on several.
-fn read_together(descent: Descent, part: &str, read: &(dyn Fn(&mut Names, Met) + Sync)) -> Names {
-    let mut names = Names::default();
+fn read_stub(names: &Mutex<Names>, stub: &FdStub, is_tree: bool, namespace: &Path, here: &BTreeSet<TargetId>) {
+    let layout = stub.layout();
+    names.lock().files += u64::from(is_tree);
+    match layout {
+        Ok(None) => {}
+        Ok(Some(layout)) => {
+            names.lock().laid_out += u64::from(is_tree);
+            note(names, &layout, here, || (path_of(stub, namespace), matches!(stub.source(), Ok(None))));
+        }
+        Err(error) => {
+            let what = format!("{}: {error}", path_of(stub, namespace));
+            names.lock().is_unread(what);
+        }
+    }
+}
+
+/// `about` returns the path of a file and whether it has no source.
+fn note(names: &Mutex<Names>, layout: &Layout, here: &BTreeSet<TargetId>, about: impl FnOnce() -> (String, bool)) {
+    let mut epoch = (layout.file.0 >> 32) as u32;
+    let mut on: BTreeMap<TargetId, BTreeSet<usize>> = BTreeMap::new();
+    for (at, object) in layout.objects() {
+        epoch = epoch.max(object.id.epoch());
+        on.entry(object.target).or_default().insert(at.mirror);
+    }
+    let away: Vec<_> = on.iter().filter(|(target, _)| !here.contains(*target)).collect();
+    let about = (!away.is_empty()).then(about);
+    let is_whole = |(mirror, m): (usize, &Mirror)| {
+        m.state == MirrorState::InSync && !away.iter().any(|(_, mirrors)| mirrors.contains(&mirror))
+    };
+    let has_other = layout.mirrors.iter().enumerate().any(is_whole);
+    let mut names = names.lock();
+    names.epoch = names.epoch.max(epoch);
+    for target in on.keys() {
+        let entry = names.on.entry(*target).or_default();
+        entry.files += 1;
+        let Some((path, has_no_source)) = about.as_ref().filter(|_| !here.contains(target)) else { continue };
+        entry.alone += u64::from(*has_no_source && !has_other);
+        // The smallest path is kept, so that the result does not depend on the order of the threads.
+        if entry.example.is_empty() || *path < entry.example {
+            entry.example.clone_from(path);
+        }
+    }
+}
+
+/// Walks on one thread, and passes the entries that are no directories, and the errors, to `read` on several.
+fn read_together(descent: Descent, read: &(dyn Fn(rustix::io::Result<Met>) + Sync)) {
     let (walked, met) = sync_channel(READERS * WAITING);
-    let met = Mutex::new(met);
-    let reader = || {
-        let mut names = Names::default();
+    let (met, walk) = (Mutex::new(met), Mutex::new(Some((descent, walked))));
+    side_by_side(1 + READERS, |number| {
+        let walk = walk.lock().take_if(|_| number == 0);
+        if let Some((descent, walked)) = walk {
+            for met in descent.filter(|met| !matches!(met, Ok(Met { inode: Some(_), .. }))) {
+                walked.send(met).expect("there are readers until the walk ends");
+            }
+            return;
+        }
         loop {
             let next = met.lock().recv();
             match next {
-                Ok(met) => read(&mut names, met),
-                Err(_) => return names,
+                Ok(met) => read(met),
+                Err(_) => return,
             }
         }
-    };
-    let walk = Mutex::new(Some((descent, walked)));
-    let all = side_by_side(1 + READERS, |number| {
-        let Some((descent, walked)) = walk.lock().take_if(|_| number == 0) else { return reader() };
-        let mut names = Names::default();
-        for met in descent {
-            match met {
-                Ok(Met { inode: Some(_), .. }) => {}
-                Ok(met) => walked.send(met).expect("there are readers until the walk ends"),
-                Err(errno) => names.is_unread(format!("a directory below {part}: {errno}")),
-            }
-        }
-        names
     });
-    all.into_iter().for_each(|other| names.add(other));
-    names
 }
 
 /// Path below the mount point, if the file is in the tree.
