@@ -127,6 +127,14 @@ impl Cli {
     }
 }
 
+/// Converts the message of an error of `sim`, which has cause, consequence and next step, to a [`Problem`].
+fn said(message: &str, wrong: bool) -> Problem {
+    let (cause, rest) = message.rsplit_once("; ").unwrap_or((message, "nothing was simulated"));
+    let (so, next) = rest.split_once(". ").unwrap_or((rest, "see the `--help` of the command"));
+    let problem = if wrong { Problem::wrong(cause) } else { Problem::failed(cause) };
+    problem.so(so).try_this(next)
+}
+
 /// Writes a file.
 fn write_file(path: &Path, text: &str) -> Result<()> {
     Ok(std::fs::write(path, text).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?)

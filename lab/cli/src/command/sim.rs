@@ -15,6 +15,7 @@ mod traces;
 mod volume;
 mod words;
 
+use super::said;
 use crate::failure::Result;
 use crate::shown;
 use crate::table::{Answer, Output};
@@ -109,14 +110,6 @@ fn remark(output: Output, text: &str) -> Result<()> {
         _ => eprint!("{text}"),
     }
     Ok(())
-}
-
-/// Converts an error message, which has cause, consequence and next step in one sentence, to a [`Problem`].
-fn said(message: &str, wrong: bool) -> Problem {
-    let (cause, rest) = message.split_once("; ").unwrap_or((message, "nothing was simulated"));
-    let (so, next) = rest.split_once(". ").unwrap_or((rest, "see the `--help` of the command"));
-    let problem = if wrong { Problem::wrong(cause) } else { Problem::failed(cause) };
-    problem.so(so).try_this(next)
 }
 
 fn setup_problem(error: &SetupError) -> Problem {

@@ -3,6 +3,7 @@
 mod generate;
 mod stats;
 
+use super::said;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use crate::table::Answer;
@@ -259,46 +260,13 @@ fn failed(error: Error) -> Failure {
 /// Converts an error of a trace to a [`Problem`].
 pub(super) fn problem(error: &Error) -> Problem {
     match error {
-        Error::Malformed(m) => Problem::wrong(m.to_string())
-            .so("nothing after it is read")
-            .try_this("mend the line, or skip and count such lines with --lenient"),
         Error::Io { path, source } => {
             Failure::of_io(&path.display().to_string(), source).so("the trace is not read, or not to its end")
         }
-        Error::Unrecognised { path, why } => Problem::wrong(format!(
-            "{}: its format cannot be detected: {why}",
-            path.display()
-        ))
-        .so("nothing was read")
-        .try_this(format!(
-            "name the columns of a text, such as --columns time:ms,offset,length,op, or choose --format, one of: {}",
-            Format::names()
-        )),
-        Error::Columns { path, why } => Problem::wrong(format!("{}: {why}", path.display()))
-            .so("nothing was read")
-            .try_this("name the columns, such as --columns time:ms,offset:sectors,length,op"),
-        Error::NoTimeUnit { path, format } => Problem::wrong(format!(
-            "{}: {format} has no unit of time (DiskSim writes ms, MQSim and SSDsim ns)",
-            path.display()
-        ))
-        .so("nothing was read; a guess would be wrong by powers of ten")
-        .try_this("give it with --time-unit s, ms, us or ns"),
-        Error::TooManyToSort { max } => Problem::wrong(format!("more than {max} records are to be sorted by time"))
-            .so("nothing was given out; they would not fit into memory")
-            .try_this("cut the trace into parts"),
+        _ => said(&error.to_string(), true),
     }
 }
 
 fn not_written(error: WriteError) -> Failure {
-    let problem = match &error {
-        WriteError::Io { path, source } => Problem::failed(format!("{}: {source}", path.display()))
-            .so("the trace was not written")
-            .try_this("make room, or name another place"),
-        WriteError::HasFiles { record } => {
-            Problem::wrong(format!("record {record} belongs to a file, and the format has devices only"))
-                .so("the trace was not written")
-                .try_this("add --flat, or convert to native or fio")
-        }
-    };
-    Failure::Problem(problem)
+    said(&error.to_string(), matches!(error, WriteError::HasFiles { .. })).into()
 }

@@ -186,7 +186,7 @@ pub enum LogError {
     },
     /// A line is no job.
     #[error(
-        "line {line} is no job: {what}: \"{seen}\"; nothing was simulated. Jobs have at least 11 numbers; mend it, or skip such lines with --clean malformed=skip"
+        "line {line} is no job: {what}: \"{seen}\"; nothing was simulated. Jobs have at least 11 numbers: mend it, or skip such lines with --clean malformed=skip"
     )]
     Malformed {
         /// Number of the line, from 1.

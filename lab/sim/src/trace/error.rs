@@ -32,10 +32,10 @@ impl std::fmt::Display for Malformed {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A line does not match its format.
-    #[error("{0}; nothing after it is read; mend the line, or skip and count such lines with `--lenient`")]
+    #[error("{0}; nothing after it is read. Mend the line, or skip and count such lines with `--lenient`")]
     Malformed(Box<Malformed>),
     /// The operating system or the decompressor failed.
-    #[error("{}: {source}; the rest of the trace is not read; check that the file can be read", path.display())]
+    #[error("{}: {source}; the rest of the trace is not read. Check that the file can be read", path.display())]
     Io {
         /// Path of the file.
         path: PathBuf,
@@ -44,7 +44,8 @@ pub enum Error {
     },
     /// The content matches no format, or more than one.
     #[error(
-        "{}: the format cannot be detected ({}); nothing was read; give it with `--format`, one of: {}",
+        "{}: its format cannot be detected: {}; nothing was read. Name the columns of a text, such as `--columns \
+         time:ms,offset:sectors,length,op`, or choose `--format`, one of: {}",
         path.display(), why, super::Format::names()
     )]
     Unrecognised {
@@ -54,7 +55,7 @@ pub enum Error {
         why: &'static str,
     },
     /// The columns of a text trace are not valid.
-    #[error("{}: {why}; nothing was read; name them like `--columns time:ms,offset:sectors,length,op`", path.display())]
+    #[error("{}: {why}; nothing was read. Name them like `--columns time:ms,offset:sectors,length,op`", path.display())]
     Columns {
         /// Path of the file.
         path: PathBuf,
@@ -64,7 +65,7 @@ pub enum Error {
     /// The format has no unit of time.
     #[error(
         "{}: {format} has no unit of time (DiskSim writes milliseconds, MQSim and SSDsim nanoseconds); \
-         nothing was read, since a guess would be wrong by powers of ten; give it with `--time-unit s|ms|us|ns`",
+         nothing was read, since a guess would be wrong by powers of ten. Give it with `--time-unit s|ms|us|ns`",
         path.display()
     )]
     NoTimeUnit {
@@ -75,7 +76,7 @@ pub enum Error {
     },
     /// The records that must be sorted are too many.
     #[error(
-        "more than {max} records must be sorted by time; that is more memory than allowed; cut the trace into parts"
+        "more than {max} records must be sorted by time, more than fit into memory; nothing was given out. Cut the trace into parts"
     )]
     TooManyToSort {
         /// Maximum of records in memory.

@@ -29,7 +29,7 @@ pub enum Target {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The operating system failed.
-    #[error("{}: {source}; the trace is not written to its end; make room or name another place", path.display())]
+    #[error("{}: {source}; the trace is not written to its end. Make room or name another place", path.display())]
     Io {
         /// Path of the file.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum WriteError {
     },
     /// The format has devices only, and the trace has files.
     #[error(
-        "record {record} belongs to a file, and the format has devices only; nothing more was written; convert with \
+        "record {record} belongs to a file, and the format has devices only; the trace was not written. Convert with \
          `--flat`, or to `native` or `fio`"
     )]
     HasFiles {

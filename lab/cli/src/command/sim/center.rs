@@ -1,7 +1,7 @@
 //! `entrepot-lab sim center`: a computing centre with a batch queue, I/O nodes that fail, recovery and replication.
 
-use super::remark;
 use super::words::{Axis, Setting, axis, setting};
+use super::{remark, said};
 use crate::command::write_file;
 use crate::failure::{Failure, Result};
 use crate::table::{self, Answer, Column, Output, column};
@@ -214,11 +214,7 @@ fn verdict(broken: bool) -> Result<u8> {
 }
 
 fn problem(error: impl ToString) -> Failure {
-    let text = error.to_string();
-    let (cause, next) = text.split_once("; nothing was simulated").unwrap_or((text.as_str(), ""));
-    let next = next.trim_start_matches(". ");
-    let next = if next.is_empty() { "see `entrepot-lab sim center --help`" } else { next };
-    Problem::wrong(cause).so("nothing was simulated").try_this(next).into()
+    said(&error.to_string(), true).into()
 }
 
 /// Name of a set of jobs, and their waits.
