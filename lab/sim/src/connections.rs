@@ -41,19 +41,20 @@ pub struct Server {
     pub shared_core: bool,
 }
 
-/// Point at which requests turn back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
-    /// The device, without a network.
-    Local,
-    /// The client process.
-    Client,
-    /// The sockets, without processes.
-    Socket,
-    /// The server daemon.
-    Server,
-    /// The device behind the server.
-    Full,
+named! {
+    /// Point at which requests turn back.
+    Path {
+        /// The device, without a network.
+        Local = "local",
+        /// The client process.
+        Client = "client",
+        /// The sockets, without processes.
+        Socket = "socket",
+        /// The server daemon.
+        Server = "server",
+        /// The device behind the server.
+        Full = "full",
+    }
 }
 
 impl Path {

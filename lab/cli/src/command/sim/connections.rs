@@ -3,7 +3,7 @@
 use super::words::{rate, size, span};
 use crate::failure::Result;
 use crate::table::{self, Answer, Output, column};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use node::control::Problem;
 use policy::connections::{CONNECTIONS_MAX, Direction, Policy};
 use policy::time::Time;
@@ -43,9 +43,10 @@ pub struct Connections {
     /// Read instead of writing.
     #[arg(long)]
     read: bool,
-    /// Point at which requests turn back.
-    #[arg(long, value_enum, default_value = "full")]
-    path: PathArg,
+    /// Point at which requests turn back: local (the device, without a network), client (the client process), socket
+    /// (the sockets, without processes), server (the server daemon), full (the device behind the server).
+    #[arg(long, default_value = "full")]
+    path: Path,
     /// MB/s of a client process.
     #[arg(long, default_value_t = 3200.0, value_name = "MB/S", value_parser = rate)]
     client: f64,
@@ -85,20 +86,6 @@ pub struct Connections {
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PathArg {
-    /// The device, without a network.
-    Local,
-    /// The client process.
-    Client,
-    /// The sockets, without processes.
-    Socket,
-    /// The server daemon.
-    Server,
-    /// The device behind the server.
-    Full,
 }
 
 /// Figures of a policy over some connections.
@@ -152,13 +139,7 @@ impl Connections {
             bytes: self.size,
             direction: if self.read { Direction::Read } else { Direction::Write },
             requests: self.requests,
-            path: match self.path {
-                PathArg::Local => Path::Local,
-                PathArg::Client => Path::Client,
-                PathArg::Socket => Path::Socket,
-                PathArg::Server => Path::Server,
-                PathArg::Full => Path::Full,
-            },
+            path: self.path,
             seed: self.seed,
         }
     }
