@@ -22,7 +22,6 @@ mod flat;
 mod format;
 mod interned;
 mod lines;
-mod load;
 mod merged;
 mod msr;
 mod native;
