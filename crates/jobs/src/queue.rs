@@ -148,7 +148,7 @@ pub type InputsOf = std::sync::Arc<dyn Fn(&str) -> Vec<PathBuf> + Send + Sync>;
 
 /// Queue of a scheduler, with the inputs of its jobs. It is polled only while it is needed.
 pub struct WithInputs {
-    /// The scheduler.
+    /// Scheduler that is polled.
     pub kind: Kind,
     /// Lookup of the inputs.
     pub inputs_of: InputsOf,
