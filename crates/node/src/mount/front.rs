@@ -83,7 +83,7 @@ pub struct ClosedBy {
 /// Request for a lock of an open file: test, take or release.
 #[derive(Clone, Debug)]
 pub struct LockRequest {
-    /// The lock.
+    /// Owner, range and kind; without a kind it is a release.
     pub wanted: Lock,
     /// Thread of the caller.
     pub thread: u32,
