@@ -23,6 +23,7 @@ pub mod precedence;
 pub mod prefetch;
 pub mod protect;
 pub mod quota;
+pub mod ranges;
 pub mod schedule;
 pub mod shares;
 pub mod streams;

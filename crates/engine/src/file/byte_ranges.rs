@@ -2,13 +2,13 @@
 //! written.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use policy::ranges::RangeSet;
 use std::ops::Range;
 
 /// Ranges, merged where they touch. Too many ranges become a single one that covers all, so the set may hold more than
 /// was added, never less.
 #[derive(Default)]
-pub struct ByteRanges(Mutex<BTreeMap<u64, u64>>);
+pub struct ByteRanges(Mutex<RangeSet>);
 
 /// Maximum number of ranges that are kept apart.
 const RANGES_MAX: usize = 4096;
@@ -16,33 +16,20 @@ const RANGES_MAX: usize = 4096;
 impl ByteRanges {
     /// Adds `[start, end)`.
     pub fn add(&self, start: u64, end: u64) {
-        if start >= end {
-            return;
-        }
-        let mut ranges = self.0.lock();
-        let (mut start, mut end) = (start, end);
-        while let Some((&s, &e)) = ranges.range(..=end).next_back().filter(|(_, e)| **e >= start) {
-            ranges.remove(&s);
-            start = start.min(s);
-            end = end.max(e);
-        }
-        ranges.insert(start, end);
-        join_if_many(&mut ranges);
+        self.change(|ranges| ranges.insert(start..end));
     }
 
     /// Removes `[start, end)`.
     pub fn remove(&self, start: u64, end: u64) {
+        self.change(|ranges| ranges.remove(start..end));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut RangeSet)) {
         let mut ranges = self.0.lock();
-        while let Some((&s, &e)) = ranges.range(..end).next_back().filter(|(_, e)| **e > start && start < end) {
-            ranges.remove(&s);
-            if e > end {
-                ranges.insert(end, e);
-            }
-            if s < start {
-                ranges.insert(s, start);
-            }
+        change(&mut ranges);
+        if ranges.iter().len() > RANGES_MAX {
+            ranges.close_gaps();
         }
-        join_if_many(&mut ranges);
     }
 
     /// Whether there are no ranges.
@@ -52,30 +39,22 @@ impl ByteRanges {
 
     /// Takes all ranges out, ascending.
     pub fn take(&self) -> Vec<Range<u64>> {
-        std::mem::take(&mut *self.0.lock()).into_iter().map(|(s, e)| s..e).collect()
+        std::mem::take(&mut *self.0.lock()).iter().collect()
     }
 
     /// All ranges, ascending.
     pub fn ranges(&self) -> Vec<Range<u64>> {
-        self.0.lock().iter().map(|(s, e)| *s..*e).collect()
+        self.0.lock().iter().collect()
     }
 
     /// Whether any part of the range is in the set.
     pub fn touches(&self, range: &Range<u64>) -> bool {
-        self.0.lock().range(..range.end).next_back().is_some_and(|(_, end)| *end > range.start)
+        self.0.lock().intersects(range)
     }
 
     /// Total length of all ranges.
     pub fn bytes(&self) -> u64 {
-        self.0.lock().iter().map(|(s, e)| e - s).sum()
-    }
-}
-
-fn join_if_many(ranges: &mut BTreeMap<u64, u64>) {
-    if ranges.len() > RANGES_MAX {
-        let all = *ranges.keys().next().expect("not empty")..*ranges.values().next_back().expect("not empty");
-        ranges.clear();
-        ranges.insert(all.start, all.end);
+        self.0.lock().len()
     }
 }
 

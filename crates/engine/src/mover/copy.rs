@@ -10,6 +10,7 @@ use crate::{Error, Result};
 use object::target::{Handle, Pending};
 use policy::TargetId;
 use policy::layout::{Layout, Piece, Position, Segment};
+use policy::ranges::RangeSet;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,17 +54,11 @@ pub(super) struct Copy<'a> {
 
 impl Copy<'_> {
     /// Ranges of the file on new objects, ascending and disjoint.
-    pub fn ranges(&self) -> Vec<Range<u64>> {
+    pub fn ranges(&self) -> RangeSet {
         let is_new = |s: &&Segment| s.objects.iter().any(|object| self.made.slot(object).is_some());
-        let segments = self.new.mirrors.iter().flat_map(|m| &m.segments).filter(is_new);
-        let mut all: Vec<Range<u64>> = segments.map(|s| s.start..s.end).collect();
-        all.sort_by_key(|range| range.start);
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for range in all {
-            match ranges.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => ranges.push(range),
-            }
+        let mut ranges = RangeSet::default();
+        for segment in self.new.mirrors.iter().flat_map(|m| &m.segments).filter(is_new) {
+            ranges.insert(segment.start..segment.end);
         }
         ranges
     }

@@ -229,7 +229,7 @@ impl Mover {
             // Only ranges on new objects are copied: the cost for a segment does not depend on the file's length.
             let proven = m.how.proof.map(|proof| Proven::new(m.file, m.view, proof));
             let first = Copy { proof: proven.as_ref(), ..self.copy(m, &new, made) };
-            for range in copy.ranges() {
+            for range in copy.ranges().iter() {
                 first.range(range, true, true)?;
             }
             for _ in 0..PASSES_MAX {

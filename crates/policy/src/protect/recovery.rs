@@ -31,7 +31,6 @@ mod ahead;
 mod entry;
 mod machine;
 mod pace;
-mod rows;
 
 pub use machine::Recovery;
 

@@ -1,9 +1,9 @@
 //! The recovery of one lost object: its patched, running and failed rows, and its usable sources.
 
 use super::ahead::Ahead;
-use super::rows::RowSet;
 use super::{FetchError, Finished, Why};
 use crate::ids::ObjectId;
+use crate::ranges::RangeSet;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -55,8 +55,8 @@ pub(super) struct Entry {
     /// Whether the layout names the spare.
     pub published: bool,
     pub rows: u64,
-    pub patched: RowSet,
-    pub failed: RowSet,
+    pub patched: RangeSet,
+    pub failed: RangeSet,
     pub busy: BTreeMap<u64, Busy>,
     /// Rows ahead of its readers.
     pub ahead: Ahead,
@@ -165,7 +165,7 @@ impl Entry {
     /// Marks a row as patched.
     pub(super) fn patch(&mut self, row: u64) {
         self.busy.remove(&row);
-        self.failed.remove(row);
+        self.failed.remove(row..row + 1);
         self.patched.insert(row..row + 1);
         self.failed_in_row = 0;
     }

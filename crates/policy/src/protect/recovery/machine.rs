@@ -5,10 +5,10 @@ mod wait;
 
 use super::entry::{Busy, Entry, Phase};
 use super::pace::Pace;
-use super::rows::RowSet;
 use super::{Action, Config, Event, FetchError, Finished, Key, Outcome, Stats, Waiter, Why};
 use crate::ids::ObjectId;
 use crate::machine::Machine;
+use crate::ranges::RangeSet;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wait::Wait;
@@ -256,7 +256,7 @@ impl Recovery {
         let Some(entry) = self.keys.get_mut(&key) else { return };
         entry.phase = Phase::Abandoned;
         // Earlier failures are void: the layout may have changed.
-        (entry.why, entry.failed) = (None, RowSet::default());
+        (entry.why, entry.failed) = (None, RangeSet::default());
         for (due, row) in entry.drop_retries() {
             self.again.remove(&(due, key, row));
         }
