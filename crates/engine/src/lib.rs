@@ -5,7 +5,6 @@ pub mod cache;
 pub mod durable_names;
 pub mod events;
 pub mod file;
-pub mod losses;
 pub mod mover;
 pub mod recovery;
 pub mod rights;

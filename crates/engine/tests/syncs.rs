@@ -4,7 +4,7 @@ mod gate;
 #[allow(dead_code)]
 mod interposed;
 
-use engine::file::{File, Pool};
+use engine::file::{File, Lost, Pool};
 use gate::Gate;
 use interposed::{Interposed, Interposer, Io, Op, Verdict};
 use meta::state::{SqliteState, State};
@@ -155,7 +155,7 @@ fn the_next_daemon_knows_of_a_sync_that_failed() {
     // Each life opens the same stub over the same target, and begins with the records of the state store.
     let life = || {
         let (stub, of) = (file.stub().clone(), file.pool());
-        let lost = Arc::new(engine::losses::remembered(&state).unwrap());
+        let lost = Arc::new(Lost::remembered(&state).unwrap());
         let pool = Pool { lost, ..Pool::new(of.targets.clone(), || 1 << 40, of.placement.clone()) };
         File::open(stub, Arc::new(pool)).unwrap()
     };

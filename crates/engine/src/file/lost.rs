@@ -5,28 +5,27 @@
 //! when all lost bytes were written again, cut off, or removed.
 
 use super::ByteRanges;
+use crate::Result;
+use meta::records;
+use meta::state::State;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum number of objects and stubs with losses; beyond it the lowest numbers are dropped. A guess: a device with
 /// that many failed syncs has long been replaced.
 const THINGS_MAX: usize = 65_536;
 
-/// Record of losses that outlasts the daemon.
-pub trait LossLog: Send + Sync {
-    /// Records that the first `len` bytes may be lost.
-    fn note(&self, thing: u64, len: u64, errno: Errno);
-    /// Removes the record of losses that have ended.
-    fn forget(&self, thing: u64);
-}
+/// Kind of the records in the state store: objects, with the length and the error of each.
+const RECORDS: &str = "failed-syncs";
 
 /// Possible losses, by number of the object or stub.
 #[derive(Default)]
 pub struct Lost {
-    /// Persistent log, locked during updates, so that its order is the order of events.
-    log: Option<Mutex<Box<dyn LossLog>>>,
+    /// State store that records the losses, locked during updates, so that their order is the order of events.
+    state: Option<Mutex<Arc<dyn State>>>,
     of: Mutex<BTreeMap<u64, Loss>>,
     /// Number of losses so far; 0 is the fast path of volumes without any.
     noted: AtomicU64,
@@ -42,11 +41,15 @@ struct Loss {
 }
 
 impl Lost {
-    /// Continues a log, and starts with its losses: numbers, lost lengths, and reasons.
-    pub fn remembered(log: impl LossLog + 'static, losses: impl IntoIterator<Item = (u64, u64, Errno)>) -> Lost {
+    /// Losses recorded in the state store, which also records later ones.
+    pub fn remembered(state: &Arc<dyn State>) -> Result<Lost> {
         let lost = Lost::default();
-        losses.into_iter().for_each(|(thing, len, errno)| lost.note(thing, len, errno));
-        Lost { log: Some(Mutex::new(Box::new(log))), ..lost }
+        for (key, (len, errno)) in records::all::<(u64, i32)>(&**state, RECORDS)? {
+            if let Ok(thing) = u64::from_str_radix(&key, 16) {
+                lost.note(thing, len, Errno::from_raw_os_error(errno));
+            }
+        }
+        Ok(Lost { state: Some(Mutex::new(state.clone())), ..lost })
     }
 
     /// Whether anything may be lost.
@@ -77,14 +80,24 @@ impl Lost {
         }
     }
 
-    /// Updates the log for a thing.
+    /// Updates the record of a thing.
     fn remember(&self, thing: u64) {
-        let Some(log) = &self.log else { return };
-        let log = log.lock();
-        let now = self.of.lock().get(&thing).map(|loss| (loss.len, loss.errno));
+        let Some(state) = &self.state else { return };
+        let (state, key) = (state.lock(), format!("{thing:016x}"));
+        let now = self.of.lock().get(&thing).map(|loss| (loss.len, loss.errno.raw_os_error()));
         match now {
-            Some((len, errno)) => log.note(thing, len, errno),
-            None => log.forget(thing),
+            Some(loss) => {
+                if let Err(error) = records::put(&**state, RECORDS, &key, &loss) {
+                    tracing::warn!("the failed sync of object {key} cannot be saved for the next start: {error}");
+                }
+            }
+            None => {
+                if let Err(error) = state.record_remove(RECORDS, &key) {
+                    tracing::warn!(
+                        "after the next start object {key} counts as not synced, until it is written again: {error}"
+                    );
+                }
+            }
         }
     }
 

@@ -18,7 +18,8 @@ impl Pool {
         }
         self.lost.cut(object.0, 0);
         let removed = self.targets.get(target).map(|t| t.run(move |medium| medium.remove(object)));
-        if !matches!(removed, Some(Ok(()))) && self.garbage.remember(target, object).is_err() {
+        let garbage = self.garbage.as_ref().filter(|_| !matches!(removed, Some(Ok(()))));
+        if garbage.is_some_and(|state| state.garbage_add(&[(target, object)]).is_err()) {
             tracing::warn!(
                 "object {object} on target {target} could neither be removed nor recorded as garbage; \
                  it takes space until `entrepot check` finds it"

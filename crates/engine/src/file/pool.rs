@@ -6,6 +6,7 @@ use crate::cache::BlockCache;
 use crate::events::Events;
 use meta::places::Places;
 use meta::quota::Quotas;
+use meta::state::State;
 use object::admission::Admission;
 use object::target::Targets;
 use parking_lot::Mutex;
@@ -48,8 +49,8 @@ pub struct Pool {
     pub stub_bytes_stay_until: AtomicU64,
     /// Nanoseconds since 1970.
     pub clock: Box<dyn Fn() -> Time + Send + Sync>,
-    /// Record of objects that could not be removed because their target was away.
-    pub garbage: Arc<dyn Garbage>,
+    /// State store that records objects which could not be removed because their target was away; `None`: no record.
+    pub garbage: Option<Arc<dyn State>>,
     /// Recovery of lost stripes; empty until repair registers itself.
     pub recovery: OnceLock<Arc<dyn Recover>>,
     /// Receiver of the events of files.
@@ -88,12 +89,6 @@ pub struct Pool {
 /// between two tiers of two targets would always take the same target of each.
 #[derive(Debug, Default)]
 pub struct Turns(Mutex<BTreeMap<Option<u8>, u64>>);
-
-/// Record of objects to be removed when their target is back.
-pub trait Garbage: Send + Sync {
-    /// Notes one object, durably.
-    fn remember(&self, target: TargetId, object: ObjectId) -> Result<()>;
-}
 
 /// Brings lost stripes back from the source of a file. A *row* is one stripe of one object: its object offset divided
 /// by the segment's stripe size.
@@ -148,15 +143,6 @@ impl Observer for Unobserved {
     fn note(&self, _file: &File, _event: Event) {}
 }
 
-/// Garbage list that records nothing.
-struct Forgotten;
-
-impl Garbage for Forgotten {
-    fn remember(&self, _target: TargetId, _object: ObjectId) -> Result<()> {
-        Ok(())
-    }
-}
-
 impl Pool {
     /// A pool with the fewest services: synchronous mirrors, no bytes in stubs, a stopped clock, no garbage list, and
     /// neither observer, recovery, cache nor advisers. Add services with
@@ -172,7 +158,7 @@ impl Pool {
             stub_bytes_stay_until: AtomicU64::new(0),
             contents: Admission::new(CONTENTS_MAX, 0),
             clock: Box::new(|| Time(1)),
-            garbage: Arc::new(Forgotten),
+            garbage: None,
             recovery: OnceLock::new(),
             observer: Arc::new(Unobserved),
             events: Arc::default(),

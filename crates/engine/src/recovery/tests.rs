@@ -1,13 +1,12 @@
 //! Recovery of files in memory, with real threads: readers, workers, sources that fail.
 
 use super::*;
-use crate::file::Garbage;
 use crate::source::memory::{Memory, Remote, data};
 use crate::source::{Identity, Place, Record, SourceError};
 use crate::stage::sums::{name_of, sum_of};
+use meta::state::{SqliteState, State as _};
 use meta::stub::memory::MemoryStub;
 use object::target::{Medium, MemoryMedium, Order, State, TargetSpec, Targets, TargetsOptions};
-use parking_lot::Mutex;
 use policy::layout::{ObjectState, Placement, Reason};
 use policy::{TargetId, Time};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,23 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const STRIPE: u64 = 4096;
 const TARGETS: u16 = 6;
 
-#[derive(Default)]
-struct Noted(Mutex<Vec<(TargetId, ObjectId)>>);
-
-impl Garbage for Noted {
-    fn remember(&self, target: TargetId, object: ObjectId) -> Result<()> {
-        self.0.lock().push((target, object));
-        Ok(())
-    }
-}
-
 struct World {
     pool: Arc<Pool>,
     targets: Arc<Targets>,
     media: Vec<MemoryMedium>,
     memory: Arc<Memory>,
     repair: Arc<Repair>,
-    garbage: Arc<Noted>,
+    state: Arc<SqliteState>,
     stats: Arc<Stats>,
     side: tempfile::TempDir,
 }
@@ -50,18 +39,23 @@ impl World {
                 failed_by_operator: false,
             });
         }
-        let (garbage, memory, stats) =
-            (Arc::new(Noted::default()), Arc::new(Memory::default()), Arc::new(Stats::new()));
+        let state = Arc::new(SqliteState::in_memory().expect("a state store in memory"));
+        let (memory, stats) = (Arc::new(Memory::default()), Arc::new(Stats::new()));
         let counter = AtomicU64::new(1);
         let pool = Arc::new(Pool {
             clock: Box::new(|| Time::ZERO),
-            garbage: garbage.clone(),
+            garbage: Some(state.clone()),
             ..Pool::new(targets.clone(), move || counter.fetch_add(1, Ordering::Relaxed), placement())
         });
         let side = tempfile::tempdir().expect("dir");
         let repair = start(&pool, &memory, &side, &stats);
         assert!(pool.recovery.set(repair.clone()).is_ok());
-        World { pool, targets, media, memory, repair, garbage, stats, side }
+        World { pool, targets, media, memory, repair, state, stats, side }
+    }
+
+    /// Objects recorded as garbage.
+    fn garbage(&self) -> Vec<ObjectId> {
+        (0..TARGETS).flat_map(|k| self.state.garbage_of(TargetId(k), usize::MAX >> 1).expect("state")).collect()
     }
 
     /// A file of `len` bytes over four targets that was staged in from `uris`.
@@ -159,7 +153,7 @@ fn many_readers_cause_one_reconstruction_of_only_the_lost_bytes() {
     let fetched: Vec<u64> = remotes[0].reads().iter().map(|(offset, _)| offset / STRIPE).collect();
     assert!(fetched.iter().all(|stripe| stripe % 4 == 1), "only the lost object's: {fetched:?}");
     assert_eq!(fetched.len(), 10, "each once");
-    assert!(world.garbage.0.lock().iter().any(|(_, object)| *object == lost), "the old object is garbage");
+    assert!(world.garbage().contains(&lost), "the old object is garbage");
     assert!(read_all(&file).expect("read again") == bytes);
     assert!(world.pool.events.news(9).iter().any(|e| e.what.starts_with("recovered")));
 }
@@ -239,7 +233,7 @@ fn a_changed_source_is_refused_and_nothing_is_lost() {
     let mut healthy = vec![0; STRIPE as usize];
     file.read(0, &mut healthy).expect("the other stripes are there");
     assert!(healthy[..] == bytes[..STRIPE as usize]);
-    assert!(world.garbage.0.lock().iter().all(|(_, object)| *object != lost), "the lost object is kept");
+    assert!(!world.garbage().contains(&lost), "the lost object is kept");
 }
 
 /// [S-041]
@@ -311,7 +305,7 @@ fn a_recovery_that_was_cut_off_begins_again() {
     let counter = AtomicU64::new(1 << 32);
     let pool = Arc::new(Pool {
         clock: Box::new(|| Time::ZERO),
-        garbage: world.garbage.clone(),
+        garbage: Some(world.state.clone()),
         ..Pool::new(world.targets.clone(), move || counter.fetch_add(1, Ordering::Relaxed), placement())
     });
     let repair = start(&pool, &world.memory, &world.side, &world.stats);

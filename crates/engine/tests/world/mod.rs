@@ -7,7 +7,7 @@ pub mod power;
 pub mod tiered;
 
 use engine::durable_names::DurableNames;
-use engine::file::{File, Garbage, MirrorWrites, Pool, Recover};
+use engine::file::{File, MirrorWrites, Pool, Recover};
 use engine::mover::{Found, Mover};
 use interposed::Interposed;
 use meta::state::{SqliteState, State};
@@ -57,14 +57,6 @@ pub struct Life {
     pub mover: Mover,
     pub names: DurableNames,
     pub file: Arc<File>,
-}
-
-struct GarbageInState(Arc<SqliteState>);
-
-impl Garbage for GarbageInState {
-    fn remember(&self, target: TargetId, object: ObjectId) -> Result<()> {
-        self.0.garbage_add(&[(target, object)])
-    }
 }
 
 /// A small generator (splitmix64): the same numbers for the same seed on every machine.
@@ -247,7 +239,7 @@ impl Life {
             mirror_writes: options.mirror_writes,
             inline_bytes_max: options.inline_bytes_max,
             clock: Box::new(|| Time(1_000_000_000)),
-            garbage: Arc::new(GarbageInState(state.clone())),
+            garbage: Some(state.clone()),
             ..Pool::new(targets, move || next.fetch_add(1, Ordering::Relaxed) + 1, options.placement.clone())
         });
         let recovery = MemoryRecovery { pool: Arc::downgrade(&pool), source: source.clone() };
@@ -300,7 +292,8 @@ impl Recover for MemoryRecovery {
         file.with_object(at, id, |h| h.sync())?;
         pool.targets.get(target).ok_or(Error::NoTarget)?.run(|m| m.sync_names()).map_err(error)?;
         file.change_layout(|l, now| l.complete_object(at, now, Reason::Recovered).map_err(Error::Invalid))?;
-        let _ = self.pool.upgrade().map(|p| p.garbage.remember(object.target, object.id));
+        let garbage = [(object.target, object.id)];
+        let _ = self.pool.upgrade().and_then(|p| Some(p.garbage.as_ref()?.garbage_add(&garbage)));
         Ok(())
     }
 

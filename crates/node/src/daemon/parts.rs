@@ -14,7 +14,7 @@ use crate::nodes::Nodes;
 use engine::cache::BlockCache;
 use engine::durable_names::DurableNames;
 use engine::events::Events;
-use engine::file::{FileTable, Garbage, Pool};
+use engine::file::{FileTable, Lost, Pool};
 use engine::mover::Mover;
 use engine::recovery::{Checker, Repair};
 use engine::source::Opener;
@@ -22,14 +22,13 @@ use engine::stage::Stager;
 use engine::volume::{Config, FileServers, Names, Problem, Problems, Volume};
 use meta::namespace::Namespace;
 use meta::places::Places;
-use meta::state::State;
 use object::admission::Admission;
 use object::host;
 use parking_lot::Mutex;
+use policy::Time;
 use policy::maintenance::Task;
 use policy::protect::recovery;
 use policy::volume::StripesConfig;
-use policy::{ObjectId, TargetId, Time};
 use rustix::fs::{Mode, OFlags, openat};
 use std::path::Path;
 use std::sync::Arc;
@@ -144,15 +143,6 @@ fn mover(volume: &Volume, pool: &Arc<Pool>) -> Arc<Mover> {
     Arc::new(mover.with_stats(volume.stats().clone()))
 }
 
-/// Records garbage in the state store.
-struct InState(Arc<dyn State>);
-
-impl Garbage for InState {
-    fn remember(&self, target: TargetId, object: ObjectId) -> crate::Result<()> {
-        self.0.garbage_add(&[(target, object)])
-    }
-}
-
 fn pool(volume: &Arc<Volume>, background: Arc<Background>, events: Arc<Events>) -> crate::Result<Arc<Pool>> {
     let config = volume.config();
     let ids = volume.clone();
@@ -164,8 +154,8 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>, events: Arc<Events>) 
         inline_bytes_max: config.layout.inline_max,
         inline_bytes_before: volume.inline_bytes_ever(),
         clock: Box::new(|| Time(now_ns())),
-        garbage: Arc::new(InState(volume.state().clone())),
-        lost: Arc::new(engine::losses::remembered(volume.state())?),
+        garbage: Some(volume.state().clone()),
+        lost: Arc::new(Lost::remembered(volume.state())?),
         observer: background,
         events,
         ..Pool::new(volume.targets().clone(), next_id, volume.placement())
