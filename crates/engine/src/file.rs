@@ -83,7 +83,6 @@ pub use object::target::OnDeadline;
 pub use byte_ranges::ByteRanges;
 pub use grow::{JournalNote, NewObjects, targets_of};
 pub(crate) use making::BeingMade;
-pub(crate) use moving::Changed;
 pub(crate) use range::object_range;
 pub(crate) use seek::Seek;
 pub(crate) use slow_copy::{Lies, SlowCopy, lies};

@@ -30,19 +30,19 @@ impl File {
     }
 
     /// Replaces the layout of `view` while writers are excluded. `finish` updates the new objects before, and `then`
-    /// sees the new layout before the next write. Fails without a change if the layout of `view` is outdated.
-    pub(crate) fn swap_layout<'a, E: From<Error> + Changed>(
+    /// sees the new layout before the next write. Returns `None` without a change if the layout of `view` is outdated.
+    pub(crate) fn swap_layout<'a, E: From<Error>>(
         &self,
         view: &Arc<View>,
         new: Layout,
         made: &mut NewObjects<'a>,
         finish: impl FnOnce(&Layout, &NewObjects<'a>) -> Result<(), E>,
         then: impl FnOnce(&Layout),
-    ) -> Result<Arc<Layout>, E> {
+    ) -> Result<Option<Arc<Layout>>, E> {
         let _alone = self.exclusive()?;
         self.check_unpinned()?;
         if !self.same_view(view) || !self.is_copy_good()? {
-            return Err(E::changed());
+            return Ok(None);
         }
         finish(&new, made)?;
         let record = self.record.lock();
@@ -54,34 +54,28 @@ impl File {
                 slot.set_durable(true);
             }
         }
-        Ok(layout)
+        Ok(Some(layout))
     }
 
     /// Keeps the new objects beside the layout of `view`, while writers are excluded. `finish` checks that they are
-    /// still equal, and `then` runs before the next write.
-    pub(crate) fn leave_beside<'a, E: From<Error> + Changed>(
+    /// still equal, and `then` runs before the next write. Returns whether the layout of `view` was current.
+    pub(crate) fn leave_beside<'a, E: From<Error>>(
         &self,
         view: &Arc<View>,
         made: &mut NewObjects<'a>,
         finish: impl FnOnce(&NewObjects<'a>) -> Result<(), E>,
         then: impl FnOnce(),
-    ) -> Result<(), E> {
+    ) -> Result<bool, E> {
         let _io = self.io.write();
         self.check_unpinned()?;
         self.check_not_removed()?;
         // Copies in no layout are known on this node only: writers on other nodes would not invalidate them.
         if !self.same_view(view) || self.is_shared() {
-            return Err(E::changed());
+            return Ok(false);
         }
         finish(made)?;
         made.leave();
         then();
-        Ok(())
+        Ok(true)
     }
-}
-
-/// Error that can report a concurrent change of the layout.
-pub(crate) trait Changed {
-    /// The error for a changed layout.
-    fn changed() -> Self;
 }

@@ -273,7 +273,7 @@ impl Mover {
         };
         let mut copy = None;
         let then = |new: &Layout| copy = self.keep_or_release(m.old, new, m.how.keeps);
-        let layout = m.file.swap_layout(m.view, new, made, finish, then)?;
+        let layout = m.file.swap_layout(m.view, new, made, finish, then)?.ok_or(Stop::Changed)?;
         m.replaced.set(true);
         self.step(Step::Replaced)?;
         m.file.stub().sync()?;
@@ -291,7 +291,9 @@ impl Mover {
             self.step(Step::Synced)
         };
         let mut copy = None;
-        m.file.leave_beside(m.view, made, finish, || copy = self.keep_or_release(m.old, new, m.how.keeps))?;
+        if !m.file.leave_beside(m.view, made, finish, || copy = self.keep_or_release(m.old, new, m.how.keeps))? {
+            return Err(Stop::Changed);
+        }
         m.replaced.set(true);
         self.step(Step::Replaced)?;
         Ok(copy.expect("it was kept just now"))
@@ -388,10 +390,4 @@ fn check_kept(old: &Layout, new: &Layout) -> Result<()> {
         }
     }
     Ok(())
-}
-
-impl crate::file::Changed for Stop {
-    fn changed() -> Stop {
-        Stop::Changed
-    }
 }
