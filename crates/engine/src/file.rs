@@ -81,7 +81,7 @@ pub use usage::{Usage, Used};
 pub use object::target::OnDeadline;
 
 pub use byte_ranges::ByteRanges;
-pub use grow::{JournalNote, NewObjects, targets_of};
+pub use grow::{JournalNote, NewObjects, targets_of, targets_of_others};
 pub(crate) use making::BeingMade;
 pub(crate) use range::object_range;
 pub(crate) use seek::Seek;

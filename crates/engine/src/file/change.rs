@@ -1,7 +1,7 @@
 //! Changes of the layout record: stale marks by writers, everything else under exclusive access.
 
 use super::write::Missed;
-use super::{Event, File, View, target_error};
+use super::{Event, File, NewObjects, View, target_error};
 use crate::{Error, Result};
 use object::target::{State, TargetError};
 use parking_lot::MutexGuard;
@@ -47,6 +47,21 @@ impl File {
         *self.view.write() = view;
         self.forget_all();
         self.tell_objects();
+        Ok(layout)
+    }
+
+    /// Publishes a layout with new objects, and keeps these. The caller holds `io` exclusively.
+    pub(super) fn replace_with(
+        &self,
+        old: &View,
+        mut new: Layout,
+        reason: Reason,
+        made: &mut NewObjects<'_>,
+    ) -> Result<Arc<Layout>> {
+        new.history.push((self.pool.clock)(), reason);
+        let record = self.record.lock();
+        let layout = self.replace(&record, old, new)?;
+        made.keep(&self.view());
         Ok(layout)
     }
 

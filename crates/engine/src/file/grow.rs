@@ -4,7 +4,7 @@
 //! carry the epoch of their daemon, by which `mover::sweep` finds them.
 
 use super::overflow::Refused;
-use super::{BeingMade, File, Happened, Pool, Slot, View};
+use super::{BeingMade, File, Happened, Pool, Slot, View, target_error};
 use crate::{Error, Result};
 use object::target::{Handle, Medium, TargetError};
 use policy::layout::{
@@ -14,6 +14,7 @@ use policy::layout::{
 use policy::{FileId, ObjectId, TargetId};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -38,7 +39,7 @@ type Journal<'a> = dyn Fn(JournalNote<'_>) -> Result<()> + 'a;
 
 /// Objects just made, with their open handles; removed again unless kept.
 pub struct NewObjects<'a> {
-    pool: &'a Pool,
+    pub(super) pool: &'a Pool,
     made: Vec<Made>,
     /// Receives objects before they are created.
     journal: Option<&'a Journal<'a>>,
@@ -64,20 +65,26 @@ impl<'a> NewObjects<'a> {
         NewObjects { pool, made: Vec::new(), journal: Some(journal), never_on: Vec::new() }
     }
 
-    /// Excludes targets from the choice.
-    pub(super) fn never_on(mut self, targets: &[TargetId]) -> NewObjects<'a> {
+    /// Excludes targets from the choice for all later segments.
+    pub fn never_on(&mut self, targets: &[TargetId]) {
         self.never_on.extend_from_slice(targets);
-        self
     }
 
-    pub(super) fn pool(&self) -> &'a Pool {
-        self.pool
+    /// Whether a target may be chosen.
+    pub fn may_lie_on(&self, target: TargetId) -> bool {
+        !self.never_on.contains(&target)
     }
 
     /// Creates one object.
     pub fn make(&mut self, object: &Object) -> Result<(), TargetError> {
         let id = object.id;
         self.make_by(object, move |medium| medium.create(id))
+    }
+
+    /// Creates several, which the journal receives first.
+    pub fn make_all(&mut self, objects: &[Object]) -> Result<()> {
+        self.note(objects)?;
+        objects.iter().try_for_each(|object| self.make(object).map_err(|error| target_error(object.target, error)))
     }
 
     /// Creates one object with `make`.
@@ -109,23 +116,11 @@ impl<'a> NewObjects<'a> {
 
     /// A segment of that shape on targets chosen now; skips targets that cannot take an object.
     pub fn segment(&mut self, shape: &SegmentShape, place: &Placement, avoid: &[TargetId]) -> Result<Segment> {
-        self.segment_not_on(shape, place, avoid, None)
-    }
-
-    /// As [`NewObjects::segment`], never on a certain target.
-    pub fn segment_not_on(
-        &mut self,
-        shape: &SegmentShape,
-        place: &Placement,
-        avoid: &[TargetId],
-        not_on: Option<TargetId>,
-    ) -> Result<Segment> {
         let mut refused: Vec<(TargetId, TargetError)> = Vec::new();
         let mut collisions = 0;
         loop {
             let mut views = self.pool.targets.views_of_writer();
-            views.retain(|v| Some(v.id) != not_on && !self.never_on.contains(&v.id));
-            views.retain(|v| refused.iter().all(|(t, _)| *t != v.id));
+            views.retain(|v| self.may_lie_on(v.id) && refused.iter().all(|(t, _)| *t != v.id));
             let chosen = choose_targets(&views, place.tier, shape.stripe_count, avoid, self.pool.next_turn(place.tier));
             if chosen.is_empty() {
                 return Err(
@@ -161,20 +156,22 @@ impl<'a> NewObjects<'a> {
     pub fn segment_on(&mut self, like: &Segment, targets: &[TargetId]) -> Result<Segment> {
         let fresh = |&target: &TargetId| Object::whole(self.pool.next_object(), target);
         let objects: Vec<Object> = targets.iter().map(fresh).collect();
-        self.note(&objects)?;
-        for object in &objects {
-            self.make(object).map_err(|error| Error::Target { target: object.target, error })?;
-        }
+        self.make_all(&objects)?;
         Ok(Segment { objects, ..*like })
     }
 
     /// Keeps the objects: gives their open handles to the view's slots.
     pub fn keep(&mut self, view: &View) {
-        for Made { slot, discard, .. } in &mut self.made {
-            *discard = false;
-            if let (Some(kept), Some(handle)) = (view.all().find(|s| s.id == slot.id), slot.handle()) {
-                kept.set_handle(handle);
-                kept.set_durable(false);
+        self.lend_handles(view);
+        self.made.iter_mut().for_each(|made| made.discard = false);
+    }
+
+    /// Gives the open handles to a view.
+    fn lend_handles(&self, view: &View) {
+        for Made { slot, .. } in &self.made {
+            if let (Some(there), Some(handle)) = (view.all().find(|s| s.id == slot.id), slot.handle()) {
+                there.set_handle(handle);
+                there.set_durable(false);
             }
         }
     }
@@ -258,6 +255,12 @@ pub fn targets_of(mirror: &Mirror) -> impl Iterator<Item = TargetId> + '_ {
     mirror.segments.iter().flat_map(|s| &s.objects).map(|o| o.target)
 }
 
+/// The targets that the mirrors beside one use.
+pub fn targets_of_others(layout: &Layout, mirror: usize) -> Vec<TargetId> {
+    let others = layout.mirrors.iter().enumerate().filter(|(other, _)| *other != mirror);
+    others.flat_map(|(_, other)| targets_of(other)).collect()
+}
+
 impl File {
     /// Moves the bytes from the stub into objects, with room for `needed` bytes.
     pub(super) fn convert(self: &Arc<Self>, needed: u64) -> Result<()> {
@@ -315,7 +318,8 @@ impl File {
     ) -> Result<Arc<Layout>> {
         let mut refused = Refused::default();
         loop {
-            let made = NewObjects::new(&self.pool).never_on(&refused.targets);
+            let mut made = NewObjects::new(&self.pool);
+            made.never_on(&refused.targets);
             match self.first_layout_of(made, needed, known_size, place, reason) {
                 Err(error) if refused.add(&error) && self.others_left(place, &refused) => {}
                 done => return done,
@@ -338,15 +342,9 @@ impl File {
         let needed = if needed == u64::MAX { 1 } else { needed };
         for _ in 0..place.mirrors.max(1) {
             let avoid: Vec<TargetId> = mirrors.iter().flat_map(targets_of).collect();
-            let mut mirror = Mirror { state: MirrorState::InSync, segments: Vec::new() };
-            while mirror.covered() < needed {
-                let end = mirror.covered();
-                let place = if advised { self.advised(end, place.clone()) } else { place.clone() };
-                let shapes = plan_growth(&place, end, end + 1, known_size);
-                self.admit_objects(made.len() + shapes.iter().map(|shape| shape.stripe_count).sum::<usize>())?;
-                mirror.segments.extend(self.pool.new_mirror(&mut made, &shapes, &place, &avoid)?.segments);
-            }
-            mirrors.push(mirror);
+            let place = |at| if advised { self.advised(at, place.clone()) } else { place.clone() };
+            let segments = self.segments_over(0..needed, known_size, &mut made, &avoid, place)?;
+            mirrors.push(Mirror { state: MirrorState::InSync, segments });
         }
         let mut layout =
             Layout { file: FileId((self.pool.next_id)()), generation: 1, mirrors, history: Default::default() };
@@ -354,7 +352,7 @@ impl File {
         self.copy_out_of_stub(&layout, &made)?;
         let promised = self.promised.load(Ordering::Acquire);
         let staging = View::new(Some(layout.clone()), None);
-        made.keep_handles(&staging);
+        made.lend_handles(&staging);
         if promised {
             self.sync_objects(&staging)?;
         }
@@ -371,6 +369,28 @@ impl File {
         self.has_number(layout.file);
         self.tell(Happened::LaidOut);
         Ok(layout)
+    }
+
+    /// New segments of a mirror that cover at least a range. The placement is requested for each segment: one write may
+    /// need several, and each may get another one.
+    fn segments_over(
+        &self,
+        range: Range<u64>,
+        known_size: Option<u64>,
+        made: &mut NewObjects<'_>,
+        avoid: &[TargetId],
+        place: impl Fn(u64) -> Placement,
+    ) -> Result<Vec<Segment>> {
+        let (mut segments, mut end) = (Vec::new(), range.start);
+        while end < range.end {
+            let place = place(end);
+            let shapes = plan_growth(&place, end, end.saturating_add(1), known_size);
+            self.admit_objects(made.len() + shapes.iter().map(|shape| shape.stripe_count).sum::<usize>())?;
+            let added = self.pool.new_mirror(made, &shapes, &place, avoid)?;
+            end = added.covered();
+            segments.extend(added.segments);
+        }
+        Ok(segments)
     }
 
     fn copy_out_of_stub(&self, layout: &Layout, made: &NewObjects<'_>) -> Result<()> {
@@ -428,44 +448,19 @@ impl File {
                 new.mirrors[m].segments.last_mut().expect("as above").end = OPEN_END;
                 continue;
             }
-            let others = new.mirrors.iter().enumerate().filter(|(i, _)| *i != m);
-            let avoid: Vec<TargetId> = others.flat_map(|(_, mirror)| targets_of(mirror)).collect();
-            let mut end = covered;
-            while end < needed {
-                // Advice is requested for each segment: one write may need several, and each may get another placement.
-                let place = self.advised(end, self.placement());
-                let shapes = plan_growth(&place, end, end.saturating_add(1), None);
-                self.admit_objects(made.len() + shapes.iter().map(|shape| shape.stripe_count).sum::<usize>())?;
-                let added = self.pool.new_mirror(&mut made, &shapes, &place, &avoid)?;
-                end = added.covered();
-                new.mirrors[m].segments.extend(added.segments);
-            }
+            let avoid = targets_of_others(&new, m);
+            let place = |at| self.advised(at, self.placement());
+            let added = self.segments_over(covered..needed, None, &mut made, &avoid, place)?;
+            new.mirrors[m].segments.extend(added);
         }
         if new == **old {
             return Ok(());
         }
-        new.generation += 1;
-        new.history.push((self.pool.clock)(), Reason::Grown);
         if view.in_sync().any(|m| old.mirrors[m].covered() < self.size()) {
             made.sync()?; // zeros that may have been made durable must not depend on objects that are not
         }
-        let record = self.record.lock();
-        self.replace(&record, &view, new)?;
-        made.keep(&self.view());
-        self.note(super::Event::Grown);
+        self.replace_with(&view, new, Reason::Grown, &mut made)?;
         self.tell(Happened::LaidOut);
         Ok(())
-    }
-}
-
-impl NewObjects<'_> {
-    /// Gives the open handles to a view that is not in use so far.
-    fn keep_handles(&self, view: &View) {
-        for Made { slot, .. } in &self.made {
-            if let (Some(there), Some(handle)) = (view.all().find(|s| s.id == slot.id), slot.handle()) {
-                there.set_handle(handle);
-                there.set_durable(false);
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@
 //! Nothing is moved, so existing bytes stay on such a target. A full one still takes overwrites, a read-only one
 //! doesn't.
 
-use super::{File, Happened, NewObjects, Slot, targets_of};
+use super::{File, Happened, NewObjects, Slot, targets_of_others};
 use crate::{Error, Result};
 use object::errno::is_space;
 use object::target::TargetError;
@@ -82,14 +82,14 @@ impl File {
         }
         let cut = if refused.to_the_byte { size } else { size.next_multiple_of(BLOCK_BYTES) };
         let takes_none = |s: &Segment| s.objects.iter().any(|o| refused.targets.contains(&o.target));
-        let mut made = NewObjects::new(&self.pool).never_on(&refused.targets);
+        let mut made = NewObjects::new(&self.pool);
+        made.never_on(&refused.targets);
         let mut new = Layout::clone(old);
         for m in view.in_sync() {
             if !old.mirrors[m].segments.iter().any(|s| s.end > cut && takes_none(s)) {
                 continue;
             }
-            let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != m);
-            let avoid: Vec<TargetId> = others.flat_map(|(_, mirror)| targets_of(mirror)).collect();
+            let avoid = targets_of_others(old, m);
             let segments = &mut new.mirrors[m].segments;
             segments.retain(|s| s.start < cut);
             segments.iter_mut().for_each(|s| s.end = s.end.min(cut));
@@ -108,12 +108,7 @@ impl File {
         if new == **old {
             return Ok(false);
         }
-        new.generation += 1;
-        new.history.push((self.pool.clock)(), Reason::Grown);
-        let record = self.record.lock();
-        let layout = self.replace(&record, &view, new)?;
-        made.keep(&self.view());
-        drop(record);
+        let layout = self.replace_with(&view, new, Reason::Grown, &mut made)?;
         // Bytes of the old objects beyond the cut are not part of the file any more.
         self.tail_clean.store(cut == size, Ordering::Release);
         if !refused.read_only {

@@ -201,7 +201,6 @@ impl File {
     fn leave_end_open(&self, view: &View, layout: &Layout) -> Result<()> {
         let mut new = layout.clone();
         new.mirrors[0].segments.last_mut().expect("a checked mirror has a segment").end = OPEN_END;
-        new.generation += 1;
         new.history.push((self.pool.clock)(), Reason::Grown);
         let record = self.record.lock();
         self.replace(&record, view, new).map(drop)

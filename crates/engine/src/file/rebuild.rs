@@ -33,13 +33,9 @@ impl File {
             let avoid: Vec<TargetId> = mirrors.iter().flat_map(targets_of).collect();
             mirrors.push(self.pool.new_mirror(&mut made, &[shape], &place, &avoid)?);
         }
-        let mut new = Layout { generation: old.generation + 1, mirrors, ..Layout::clone(old) };
+        let new = Layout { mirrors, ..Layout::clone(old) };
         let gone = hurt.unwrap_or(old.mirrors[0].segments[0].objects[0].target);
-        new.history.push((self.pool.clock)(), Reason::FailedOver(gone));
-        let record = self.record.lock();
-        let layout = self.replace(&record, &view, new)?;
-        made.keep(&self.view());
-        drop(record);
+        let layout = self.replace_with(&view, new, Reason::FailedOver(gone), &mut made)?;
         self.stub.sync()?;
         self.tail_clean.store(true, Ordering::Release);
         for slot in view.all() {

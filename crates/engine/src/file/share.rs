@@ -11,10 +11,10 @@ impl NewObjects<'_> {
     /// The segment of the first file: objects with room for as many turns as files of `own_bytes` each fill without a
     /// gap. So the files lie in order on the device, whatever the order of their writes.
     pub(crate) fn shared_segment(&mut self, place: &Placement, merged: Merged, own_bytes: u64) -> Result<Segment> {
-        let views = self.pool().targets.views();
-        let targets = choose_targets(&views, place.tier, place.stripe_count, &[], self.pool().next_turn(place.tier));
+        let views = self.pool.targets.views();
+        let targets = choose_targets(&views, place.tier, place.stripe_count, &[], self.pool.next_turn(place.tier));
         if targets.is_empty() {
-            return Err(self.pool().targets.none_usable());
+            return Err(self.pool.targets.none_usable());
         }
         let segment = self.turns_on(targets, place.stripe_size, merged);
         self.note(&segment.objects)?;
@@ -47,7 +47,7 @@ impl NewObjects<'_> {
     }
 
     fn turns_on(&self, targets: Vec<TargetId>, stripe_size: u64, merged: Merged) -> Segment {
-        let fresh = |target| Object { merged: Some(merged), ..Object::whole(self.pool().next_object(), target) };
+        let fresh = |target| Object { merged: Some(merged), ..Object::whole(self.pool.next_object(), target) };
         Segment { start: 0, end: OPEN_END, stripe_size, objects: targets.into_iter().map(fresh).collect() }
     }
 }

@@ -5,8 +5,8 @@ use super::transform::MoveOptions;
 use crate::file::{File, NewObjects, View};
 use crate::{Error, Result};
 use parking_lot::Mutex;
+use policy::ObjectId;
 use policy::layout::{Layout, Position, Reason};
-use policy::{ObjectId, TargetId};
 use std::sync::Arc;
 
 /// Verifies the bytes of a file, stripe by stripe.
@@ -95,7 +95,7 @@ impl Mover {
                 // An object that was replaced in between has another id.
                 let Some(object) = old.object(*at).filter(|object| object.id == *id) else { continue };
                 let tier = self.pool.targets.get(object.target).map(|target| target.tier());
-                let object = self.elsewhere(&new, (at.mirror, at.segment), tier, made, TargetId(u16::MAX))?;
+                let object = self.elsewhere(&new, (at.mirror, at.segment), tier, made)?;
                 new.mirrors[at.mirror].segments[at.segment].objects[at.index] = object;
             }
             Ok(new)

@@ -6,7 +6,7 @@ use crate::file::{File, NewObjects};
 use crate::{Error, Result};
 use object::target::State;
 use policy::TargetId;
-use policy::layout::{Layout, MirrorState, Object, Reason, Segment};
+use policy::layout::{Layout, MirrorState, Object, Reason};
 use std::sync::Arc;
 
 impl Mover {
@@ -38,10 +38,8 @@ impl Mover {
         }
         to.iter().try_for_each(|target| self.takes_objects(*target))?;
         self.transform(file, "move segment", Reason::Moved, |old, made| {
-            let there = segment_in_sync(old, mirror, segment)?;
-            let objects = to.iter().map(|target| self.object_on(*target, made)).collect::<Result<_>>()?;
             let mut new = old.clone();
-            new.mirrors[mirror].segments[segment] = Segment { objects, ..there.clone() };
+            new.mirrors[mirror].segments[segment] = made.segment_on(segment_in_sync(old, mirror, segment)?, to)?;
             Ok(new)
         })
     }
@@ -56,8 +54,6 @@ impl Mover {
 
     fn object_on(&self, target: TargetId, made: &mut NewObjects<'_>) -> Result<Object> {
         let object = Object::whole(self.pool.next_object(), target);
-        made.note(&[object])?;
-        made.make(&object).map_err(|error| Error::Target { target, error })?;
-        Ok(object)
+        made.make_all(&[object]).map(|()| object)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::transform::MoveOptions;
 use super::{Mover, Pace};
-use crate::file::{File, NewObjects, targets_of};
+use crate::file::{File, NewObjects, targets_of, targets_of_others};
 use crate::{Error, Result};
 use policy::TargetId;
 use policy::layout::{Layout, Mirror, MirrorState, OPEN_END, Placement, Reason, Segment, SegmentShape, plan_growth};
@@ -41,8 +41,7 @@ impl Mover {
             if old.mirrors.get(mirror).is_none_or(|m| m.state == MirrorState::Stale) {
                 return Err(Error::Invalid(format!("the file has no mirror {mirror} in sync")));
             }
-            let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
-            let avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
+            let avoid = targets_of_others(old, mirror);
             // Other mirrors protect the file only if they share no target with it; forks over all targets always
             // share some.
             let targets = self.pool.targets.views().iter().filter(|view| view.usable).count();
@@ -97,6 +96,7 @@ impl Mover {
     /// Moves every object of the file from a target to others. Stale mirrors with a part there are rebuilt.
     pub fn replace_target(&self, file: &Arc<File>, target: TargetId, reason: Reason) -> Result<Arc<Layout>> {
         self.transform(file, "replace target", reason, |old, made| {
+            made.never_on(&[target]);
             let mut new = old.clone();
             let tier = self.pool.targets.get(target).map(|t| t.tier());
             for m in 0..old.mirrors.len() {
@@ -104,16 +104,12 @@ impl Mover {
                     continue;
                 }
                 if old.mirrors[m].state == MirrorState::Stale {
-                    new.mirrors[m] = self.renewed(&new, m, made, target)?;
+                    new.mirrors[m] = self.renewed(&new, m, made)?;
                     continue;
                 }
-                for s in 0..old.mirrors[m].segments.len() {
-                    for index in 0..old.mirrors[m].segments[s].objects.len() {
-                        if old.mirrors[m].segments[s].objects[index].target == target {
-                            let object = self.elsewhere(&new, (m, s), tier, made, target)?;
-                            new.mirrors[m].segments[s].objects[index] = object;
-                        }
-                    }
+                for (at, _) in old.objects().filter(|(at, object)| at.mirror == m && object.target == target) {
+                    let object = self.elsewhere(&new, (m, at.segment), tier, made)?;
+                    new.mirrors[m].segments[at.segment].objects[at.index] = object;
                 }
             }
             Ok(new)
@@ -138,18 +134,16 @@ impl Mover {
             let mut new = old.clone();
             for m in 0..old.mirrors.len() {
                 if old.mirrors[m].state == MirrorState::Stale {
-                    new.mirrors[m] = self.renewed(&new, m, made, TargetId(u16::MAX))?;
+                    new.mirrors[m] = self.renewed(&new, m, made)?;
                 }
             }
             Ok(new)
         })
     }
 
-    /// A mirror of the shape of a stale one, made of new objects, none of them on `not_on`.
-    fn renewed(&self, layout: &Layout, mirror: usize, made: &mut NewObjects<'_>, not_on: TargetId) -> Result<Mirror> {
-        let others = layout.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
-        let mut avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
-        avoid.push(not_on);
+    /// A mirror of the shape of a stale one, made of new objects.
+    fn renewed(&self, layout: &Layout, mirror: usize, made: &mut NewObjects<'_>) -> Result<Mirror> {
+        let avoid = targets_of_others(layout, mirror);
         let mut segments: Vec<Segment> = Vec::new();
         // The mirror must reach as far as the others: a missing range would later count as never written.
         let reach = covered(layout);
@@ -159,35 +153,32 @@ impl Mover {
             let shape = SegmentShape { start: old.start, end, stripe_count: old.objects.len() };
             let tier = self.pool.targets.tier_of(old);
             let place = Placement { stripe_size: old.stripe_size, tier, ..self.pool.placement.clone() };
-            segments.push(made.segment_not_on(&shape, &place, &avoid, Some(not_on))?);
+            segments.push(made.segment(&shape, &place, &avoid)?);
         }
         Ok(Mirror { state: MirrorState::InSync, segments })
     }
 
-    /// An object that replaces one on `not_on`: on a target without other objects of the segment and of the other
-    /// mirrors, if there is one.
+    /// An object that replaces another: on a target without other objects of the segment and of the other mirrors, if
+    /// there is one.
     pub(super) fn elsewhere(
         &self,
         layout: &Layout,
         (mirror, segment): (usize, usize),
         tier: Option<u8>,
         made: &mut NewObjects<'_>,
-        not_on: TargetId,
     ) -> Result<policy::layout::Object> {
-        let others = layout.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
-        let elsewhere: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
+        let elsewhere = targets_of_others(layout, mirror);
         let here = layout.mirrors[mirror].segments[segment].objects.iter().map(|o| o.target);
         let spread: Vec<TargetId> = elsewhere.iter().copied().chain(here).collect();
         let shape = SegmentShape { start: 0, end: 1, stripe_count: 1 };
         let place = Placement { tier, ..self.pool.placement.clone() };
         let usable = |avoid: &[TargetId]| {
             let views = self.pool.targets.views();
-            views.iter().any(|v| v.usable && v.id != not_on && !avoid.contains(&v.id))
+            views.iter().any(|v| v.usable && made.may_lie_on(v.id) && !avoid.contains(&v.id))
         };
         // Two stripes of one mirror on a target are better than two mirrors.
         let avoid = if usable(&spread) { &spread } else { &elsewhere };
-        let made = made.segment_not_on(&shape, &place, avoid, Some(not_on))?;
-        Ok(made.objects[0])
+        Ok(made.segment(&shape, &place, avoid)?.objects[0])
     }
 }
 
@@ -199,11 +190,9 @@ pub(super) fn moved_segment(
     place: &Placement,
 ) -> Result<Layout> {
     let there = segment_in_sync(old, mirror, segment)?;
-    let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
-    let avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
     let shape = SegmentShape { start: there.start, end: there.end, stripe_count: place.stripe_count };
     let mut new = old.clone();
-    new.mirrors[mirror].segments[segment] = made.segment(&shape, place, &avoid)?;
+    new.mirrors[mirror].segments[segment] = made.segment(&shape, place, &targets_of_others(old, mirror))?;
     Ok(new)
 }
 
