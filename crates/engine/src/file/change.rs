@@ -88,9 +88,7 @@ impl File {
         }
         if new.generation != old.generation {
             self.replace(&record, &view, new)?;
-            for m in missed {
-                self.note(Event::MirrorStale { mirror: m.mirror });
-            }
+            missed.iter().for_each(|_| self.note(Event::MirrorStale));
         }
         Ok(())
     }
@@ -152,9 +150,7 @@ impl File {
         }
         if new.generation != old.generation {
             self.replace(&record, &view, new)?;
-            for mirror in view.in_sync().filter(|&m| m != keep) {
-                self.note(Event::MirrorStale { mirror });
-            }
+            view.in_sync().filter(|&m| m != keep).for_each(|_| self.note(Event::MirrorStale));
         }
         Ok(true)
     }

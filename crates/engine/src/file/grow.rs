@@ -269,9 +269,7 @@ impl File {
             return Ok(());
         }
         let size = self.size.load(Ordering::Acquire);
-        let layout = self.first_layout(needed.max(size), None, &self.placement(), Reason::Grown)?;
-        self.note(super::Event::Converted);
-        drop(layout);
+        drop(self.first_layout(needed.max(size), None, &self.placement(), Reason::Grown)?);
         if size > self.pool.inline_bytes_ever() {
             drop(self.stub.mark_inline(false)); // a mark that stays is ignored once there is a layout
         }

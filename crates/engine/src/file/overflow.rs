@@ -119,7 +119,6 @@ impl File {
             self.stub.sync()?;
             view.all().filter(gone).for_each(|slot| slot.remove(&self.pool));
         }
-        self.note(super::Event::Grown);
         self.tell(Happened::LaidOut);
         Ok(true)
     }

@@ -102,30 +102,13 @@ pub trait Recover: Send + Sync {
 /// Event of a file, for statistics and for background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The file outgrew its stub.
-    Converted,
-    /// Segments were added.
-    Grown,
     /// A mirror missed a write; a resync is due.
-    MirrorStale {
-        /// Index of the stale mirror.
-        mirror: usize,
-    },
+    MirrorStale,
     /// Mirrors may differ in bytes that were never acknowledged; a resync of all but the first is due.
     MirrorsDiffer,
     /// A piece was read from another mirror than the first choice.
     ReadElsewhere {
         /// Target that did not return the piece.
-        target: TargetId,
-    },
-    /// A reader waits for a lost stripe.
-    RecoveryAsked {
-        /// Target that lost the stripe.
-        target: TargetId,
-    },
-    /// A stripe was lost for good: the reader got an error.
-    ReadFailed {
-        /// Target that lost the stripe.
         target: TargetId,
     },
 }

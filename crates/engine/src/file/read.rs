@@ -142,19 +142,13 @@ impl File {
         target: TargetId,
         error: TargetError,
     ) -> Failure {
-        let recovery = self.pool.recovery.get().filter(|_| self.is_recoverable());
-        if let Some(recovery) = recovery {
-            self.note(Event::RecoveryAsked { target });
-            match recovery.recover(self, piece.at, rows(layout, piece)) {
-                Ok(()) => return Failure::Again,
-                Err(e) => {
-                    self.note(Event::ReadFailed { target });
-                    return Failure::Final(e);
-                }
-            }
+        match self.pool.recovery.get().filter(|_| self.is_recoverable()) {
+            Some(recovery) => match recovery.recover(self, piece.at, rows(layout, piece)) {
+                Ok(()) => Failure::Again,
+                Err(error) => Failure::Final(error),
+            },
+            None => Failure::Final(target_error(target, error)),
         }
-        self.note(Event::ReadFailed { target });
-        Failure::Final(target_error(target, error))
     }
 
     /// State of a target for the choice of a mirror.

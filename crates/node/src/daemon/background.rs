@@ -42,13 +42,11 @@ pub struct Background {
 
 impl Observer for Background {
     fn note(&self, file: &File, event: Event) {
-        let replicas = || self.replicas.get().and_then(Weak::upgrade);
-        match event {
-            Event::MirrorStale { .. } | Event::MirrorsDiffer => {}
-            Event::ReadElsewhere { target } => return replicas().map_or((), |r| r.complain(file, target)),
-            _ => return,
+        if let Event::ReadElsewhere { target } = event {
+            let replicas = self.replicas.get().and_then(Weak::upgrade);
+            return replicas.map_or((), |replicas| replicas.complain(file, target));
         }
-        if matches!(event, Event::MirrorStale { .. }) {
+        if event == Event::MirrorStale {
             self.stats.add(Metric::MirrorsStale, 1);
         }
         file.id().into_iter().for_each(|id| self.maintenance.want(Task::Resync(id)));
