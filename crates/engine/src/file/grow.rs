@@ -194,11 +194,7 @@ impl<'a> NewObjects<'a> {
             slot.run(self.pool, |h| h.sync()).map_err(error(slot.target_id))?;
             targets.insert(slot.target_id);
         }
-        for id in targets {
-            let target = self.pool.targets.get(id).ok_or(error(id)(TargetError::Failed))?;
-            target.run(|medium| medium.sync_names()).map_err(error(id))?;
-        }
-        Ok(())
+        targets.into_iter().try_for_each(|id| self.pool.sync_names(id).map_err(error(id)))
     }
 
     fn len(&self) -> usize {

@@ -6,11 +6,17 @@
 use super::{File, Pool};
 use crate::Result;
 use meta::stub::InUse;
+use object::target::TargetError;
 use policy::layout::Position;
 use policy::{ObjectId, TargetId};
 use std::sync::atomic::Ordering;
 
 impl Pool {
+    /// Makes names of objects on a target durable.
+    pub(super) fn sync_names(&self, target: TargetId) -> Result<(), TargetError> {
+        self.targets.get(target).ok_or(TargetError::Failed)?.run(|medium| medium.sync_names())
+    }
+
     /// Removes an object, or notes it as garbage when its target cannot do it now.
     pub(crate) fn remove_object(&self, target: TargetId, object: ObjectId) {
         if self.making.is_doubtful(object) {

@@ -3,9 +3,9 @@
 //! The bytes that a file range has on one object are one range of that object, however many stripes it crosses.
 
 use super::write::Missed;
-use super::{File, View, target_error};
+use super::{File, Slot, View, target_error};
 use crate::Result;
-use object::target::{Handle, TargetError};
+use object::target::{Handle, Pending, TargetError};
 use policy::TargetId;
 use policy::layout::{OPEN_END, Segment, object_len};
 use rustix::io::Errno;
@@ -83,7 +83,7 @@ impl File {
         } else {
             |h, r| h.allocate(r.start, r.end - r.start)
         };
-        let missed = self.each_object(&view, offset..end, allocate);
+        let missed = self.each_range(&view, offset..end, allocate);
         self.settle_missed(&view, missed, end)?;
         if !keep_size {
             self.watch_range(self.size().min(end), end.saturating_sub(self.size()));
@@ -97,26 +97,23 @@ impl File {
     /// A target without room for a range, if every mirror has one; existing space counts. The operation then fails at
     /// once, since reservations on other targets would stay. Smaller shortages fail later.
     fn room_lacks_on(&self, view: &View, range: &Range<u64>) -> Option<TargetId> {
-        let layout = view.layout.as_ref()?;
         let mut lacking = None;
         for mirror in view.in_sync() {
             let mut short = None;
             // Targets on one file system share its free space.
             let mut needs: BTreeMap<(Option<u64>, TargetId), (u64, u64)> = BTreeMap::new();
-            for (segment, slots) in layout.mirrors[mirror].segments.iter().zip(&view.slots[mirror]) {
-                for (index, slot) in slots.iter().enumerate() {
-                    let part = object_range(segment, index, range);
-                    if part.is_empty() {
-                        continue;
-                    }
-                    let there = slot.run(&self.pool, |h| h.allocated()).ok()?;
-                    let space = self.pool.targets.get(slot.target_id)?.run(|medium| medium.space()).ok()?;
-                    let shared = space.device.map_or(slot.target_id, |_| TargetId(0));
-                    let (needed, free) = needs.entry((space.device, shared)).or_insert((0, space.free_bytes));
-                    *needed += (part.end - part.start).saturating_sub(there);
-                    if *needed > *free {
-                        short = Some(slot.target_id);
-                    }
+            for (segment, index, slot) in view.placed(mirror) {
+                let part = object_range(segment, index, range);
+                if part.is_empty() {
+                    continue;
+                }
+                let there = slot.run(&self.pool, |h| h.allocated()).ok()?;
+                let space = self.pool.targets.get(slot.target_id)?.run(|medium| medium.space()).ok()?;
+                let shared = space.device.map_or(slot.target_id, |_| TargetId(0));
+                let (needed, free) = needs.entry((space.device, shared)).or_insert((0, space.free_bytes));
+                *needed += (part.end - part.start).saturating_sub(there);
+                if *needed > *free {
+                    short = Some(slot.target_id);
                 }
             }
             lacking = Some(short?);
@@ -136,7 +133,7 @@ impl File {
             self.stub_changed();
             return punched;
         }
-        let missed = self.each_object(&view, range, |h, r| {
+        let missed = self.each_range(&view, range, |h, r| {
             let end = r.end.min(h.len()?);
             if end > r.start { h.punch(r.start, end - r.start) } else { Ok(()) }
         });
@@ -145,36 +142,40 @@ impl File {
 
     /// Runs `op` on the object ranges of a file range, on all mirrors in sync in parallel; returns the mirrors that
     /// missed it.
-    fn each_object(
+    fn each_range(
         &self,
         view: &View,
         range: Range<u64>,
         op: fn(&dyn Handle, Range<u64>) -> Result<(), Errno>,
     ) -> Vec<Missed> {
-        let Some(layout) = &view.layout else { return Vec::new() };
-        let mut missed: Vec<Missed> = Vec::new();
-        let mut pending = Vec::new();
+        let part =
+            |segment: &Segment, index| Some(object_range(segment, index, &range)).filter(|part| !part.is_empty());
+        self.each_object(view, part, op, |_, _, done| done)
+    }
+
+    /// Runs `op` on the objects of all mirrors in sync in parallel, where `part` returns an argument for it. `ended`
+    /// may replace its result. Returns the mirrors that missed it.
+    pub(super) fn each_object<P: Clone + Send + 'static>(
+        &self,
+        view: &View,
+        part: impl Fn(&Segment, usize) -> Option<P>,
+        op: fn(&dyn Handle, P) -> Result<(), Errno>,
+        ended: impl Fn(&Slot, P, Result<(), TargetError>) -> Result<(), TargetError>,
+    ) -> Vec<Missed> {
+        let (mut missed, mut pending) = (Vec::new(), Vec::new());
         for mirror in view.in_sync() {
-            for (s, segment) in layout.mirrors[mirror].segments.iter().enumerate() {
-                for (index, slot) in view.slots[mirror][s].iter().enumerate() {
-                    let part = object_range(segment, index, &range);
-                    if part.is_empty() {
-                        continue;
-                    }
-                    slot.unsynced.changed();
-                    match slot.submit(&self.pool, move |h| op(h, part)) {
-                        Ok(p) => pending.push((mirror, slot.target_id, p)),
-                        Err(error) => missed.push(Missed { mirror, target: slot.target_id, error }),
-                    }
-                }
+            for (segment, index, slot) in view.placed(mirror) {
+                let Some(part) = part(segment, index) else { continue };
+                slot.unsynced.changed();
+                let given = part.clone();
+                pending.push((mirror, slot, part, slot.submit(&self.pool, move |h| op(h, given))));
             }
         }
-        for (mirror, target, p) in pending {
-            if let Err(error) = p.wait() {
-                missed.push(Missed { mirror, target, error });
+        for (mirror, slot, part, submitted) in pending {
+            if let Err(error) = ended(slot, part, submitted.and_then(Pending::wait)) {
+                missed.push(Missed { mirror, target: slot.target_id, error });
             }
         }
-        missed.sort_by_key(|m| m.mirror);
         missed.dedup_by_key(|m| m.mirror);
         missed
     }

@@ -46,10 +46,7 @@ impl File {
             slot.make_empty(&self.pool).map_err(|error| target_error(slot.target_id, error))?;
             targets.insert(slot.target_id);
         }
-        for id in targets {
-            let target = self.pool.targets.get(id).ok_or(target_error(id, TargetError::Failed))?;
-            target.run(|medium| medium.sync_names()).map_err(|error| target_error(id, error))?;
-        }
+        targets.into_iter().try_for_each(|id| self.pool.sync_names(id).map_err(|error| target_error(id, error)))?;
         if several && !missing.is_empty() && !self.keep_one_mirror()? {
             return Err(Error::Busy("no mirror is whole".into()));
         }

@@ -159,10 +159,7 @@ impl File {
 
     /// Makes the creation of objects on a target durable.
     fn sync_names(&self, view: &View, id: TargetId, missed: &mut Vec<Missed>) {
-        let synced = match self.pool.targets.get(id) {
-            Some(target) => target.run(|medium| medium.sync_names()),
-            None => Err(TargetError::Failed),
-        };
+        let synced = self.pool.sync_names(id);
         for mirror in view.in_sync() {
             for slot in view.of_mirror(mirror).filter(|s| s.target_id == id && s.unnamed.load(Ordering::Acquire)) {
                 match &synced {

@@ -10,8 +10,8 @@ use super::snapshot::Cutting;
 use super::write::Missed;
 use super::{File, Happened, SIZE_MAX, View};
 use crate::{Error, Result};
-use object::target::TargetError;
-use policy::layout::object_len;
+use object::target::{Handle, TargetError};
+use policy::layout::{Segment, object_len};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -151,46 +151,22 @@ impl File {
     /// Cuts the objects of all mirrors in sync to the need of a file of `size` bytes; returns the mirrors that failed.
     /// Bytes beyond `old`, which never belonged to the file, are removed durably before this returns.
     pub(super) fn cut(&self, view: &View, size: u64, old: u64) -> Vec<Missed> {
-        let Some(layout) = &view.layout else { return Vec::new() };
-        let mut pending = Vec::new();
-        let mut results: Vec<(usize, policy::TargetId, Result<(), TargetError>)> = Vec::new();
-        for mirror in view.in_sync() {
-            for (s, segment) in layout.mirrors[mirror].segments.iter().enumerate() {
-                for (index, slot) in view.slots[mirror][s].iter().enumerate() {
-                    let keep = object_len(segment, index, size);
-                    let had = object_len(segment, index, old);
-                    slot.unsynced.changed();
-                    let cut = slot.submit(&self.pool, move |h| match h.len()? {
-                        len if len > keep.max(had) => h.set_len(keep).and_then(|()| h.sync()),
-                        len if len > keep => h.set_len(keep),
-                        _ => Ok(()),
-                    });
-                    match cut {
-                        Ok(p) => pending.push((mirror, slot, keep, p)),
-                        Err(e) => results.push((mirror, slot.target_id, Err(e))),
-                    }
-                }
-            }
-        }
-        results.extend(pending.into_iter().map(|(m, slot, keep, p)| {
+        let lens = |segment: &Segment, index| Some((object_len(segment, index, size), object_len(segment, index, old)));
+        let cut = |h: &dyn Handle, (keep, had): (u64, u64)| match h.len()? {
+            len if len > keep.max(had) => h.set_len(keep).and_then(|()| h.sync()),
+            len if len > keep => h.set_len(keep),
+            _ => Ok(()),
+        };
+        self.each_object(view, lens, cut, |slot, (keep, _), cut| {
             // A missing object had no byte of the file: create it again, empty. If it exists after all, it is emptied.
             // A file that is being emptied gets new objects instead.
             let emptied = size == 0 && old > 0;
-            let lost = |e: &TargetError| keep == 0 && !emptied && *e == TargetError::Io(Errno::NOENT);
-            let cut = p.wait().or_else(|e| if lost(&e) { slot.make_empty(&self.pool) } else { Err(e) });
+            let is_lost = keep == 0 && !emptied && cut == Err(TargetError::Io(Errno::NOENT));
+            let cut = if is_lost { slot.make_empty(&self.pool) } else { cut };
             if cut.is_ok() {
                 self.pool.lost.cut(slot.id.0, keep);
             }
-            (m, slot.target_id, cut)
-        }));
-        let mut missed: Vec<Missed> = Vec::new();
-        for (mirror, target, result) in results {
-            if let Err(error) = result
-                && missed.iter().all(|m| m.mirror != mirror)
-            {
-                missed.push(Missed { mirror, target, error });
-            }
-        }
-        missed
+            cut
+        })
     }
 }

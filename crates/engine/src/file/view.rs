@@ -6,7 +6,7 @@ use super::Pool;
 use meta::unsynced::Unsynced;
 use object::target::{Handle, InlineError, Medium, OnDeadline, Pending, State, Target, TargetError, own_part};
 use parking_lot::RwLock;
-use policy::layout::{Layout, Merged, MirrorState, Object, ObjectState, Position};
+use policy::layout::{Layout, Merged, MirrorState, Object, ObjectState, Position, Segment};
 use policy::precedence::Class;
 use policy::{ObjectId, TargetId};
 use rustix::io::Errno;
@@ -217,6 +217,13 @@ impl View {
     /// Slots of one mirror.
     pub fn of_mirror(&self, mirror: usize) -> impl Iterator<Item = &Arc<Slot>> {
         self.slots[mirror].iter().flatten()
+    }
+
+    /// Slots of one mirror, each with its segment and its index there.
+    pub fn placed(&self, mirror: usize) -> impl Iterator<Item = (&Segment, usize, &Arc<Slot>)> {
+        let segments = self.layout.iter().flat_map(move |layout| &layout.mirrors[mirror].segments);
+        let slots = segments.zip(&self.slots[mirror]);
+        slots.flat_map(|(segment, slots)| slots.iter().enumerate().map(move |(index, slot)| (segment, index, slot)))
     }
 
     /// The mirrors that hold every acknowledged byte.

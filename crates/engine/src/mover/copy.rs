@@ -68,7 +68,7 @@ impl Copy<'_> {
     pub fn range(&self, range: Range<u64>, fresh: bool, throttled: bool) -> Result<(), Stop> {
         let end = range.end.min(self.file.size());
         if self.proof.is_none() {
-            self.make_holes_known(&(range.start..end))?;
+            self.make_holes_known(&(range.start..end));
         }
         let mut at = range.start;
         while at < end {
@@ -92,18 +92,13 @@ impl Copy<'_> {
     }
 
     /// Syncs the objects of a range where the file system may report unwritten data as a hole.
-    fn make_holes_known(&self, range: &Range<u64>) -> Result<()> {
-        let (Some(mirror), Some(layout)) = (self.view.in_sync().next(), &self.view.layout) else { return Ok(()) };
-        for (s, segment) in layout.mirrors[mirror].segments.iter().enumerate() {
-            for (index, slot) in self.view.slots[mirror][s].iter().enumerate() {
-                if object_range(segment, index, range).is_empty() {
-                    continue;
-                }
+    fn make_holes_known(&self, range: &Range<u64>) {
+        for (segment, index, slot) in self.view.in_sync().take(1).flat_map(|mirror| self.view.placed(mirror)) {
+            if !object_range(segment, index, range).is_empty() {
                 // An object that cannot be queried counts as all data.
                 let _ = slot.run(self.file.pool(), |h| if h.knows_holes() { Ok(()) } else { h.sync() });
             }
         }
-        Ok(())
     }
 
     /// Start of the next data or hole, at most the end of the range.

@@ -15,6 +15,7 @@ use policy::cluster::share::Created;
 use policy::holders::node::{Event, Step};
 use policy::layout::{Layout, OPEN_END, Object, Placement, Segment, SegmentShape};
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest wait for operations on a file before another step has its turn.
@@ -249,13 +250,8 @@ impl File {
 
     fn reach_of(&self, holds: &Holds, view: &View, m: usize) -> Reach {
         let mut reach = Reach::default();
-        let Some(layout) = &view.layout else { return reach };
-        let mut pending = Vec::new();
-        for (segment, slots) in layout.mirrors[m].segments.iter().zip(&view.slots[m]) {
-            for (index, slot) in slots.iter().enumerate() {
-                pending.push((segment, index, slot, slot.submit(&self.pool, |h| h.len())));
-            }
-        }
+        let submit = |(segment, index, slot)| (segment, index, slot, Slot::submit(slot, &self.pool, |h| h.len()));
+        let pending: Vec<(&Segment, usize, &Arc<Slot>, _)> = view.placed(m).map(submit).collect();
         for (segment, index, slot, asked) in pending {
             match asked.and_then(Pending::wait) {
                 Ok(0) => {}
