@@ -142,14 +142,14 @@ impl BlockCache {
     /// Counters since the start.
     pub fn counts(&self) -> CacheCounts {
         let inner = self.inner.lock();
-        let bytes = inner.frames.made() as u64 * BLOCK;
+        let bytes = inner.frames.made as u64 * BLOCK;
         let around = self.around.load(Ordering::Relaxed);
         CacheCounts::new(&inner.level, bytes, self.speculative.load(Ordering::Relaxed), around)
     }
 
     /// Starts a request. Resident bytes are copied into `buf`.
     pub(crate) fn begin(&self, asked: &Asked<'_>, buf: &mut [u8]) -> Begun {
-        if asked.stream.is_speculative() {
+        if asked.stream.speculative {
             self.speculative.fetch_add(1, Ordering::Relaxed);
         }
         let now = (self.clock)();
@@ -163,16 +163,16 @@ impl BlockCache {
         let request = Request {
             id,
             span,
-            demand_len: if asked.stream.is_speculative() { 0 } else { span.len },
-            stream: asked.stream.number(),
-            client: asked.stream.client(),
+            demand_len: if asked.stream.speculative { 0 } else { span.len },
+            stream: asked.stream.number.number,
+            client: asked.stream.client,
             file_blocks: asked.size.div_ceil(BLOCK).min(INDEX_MAX + 1),
             write: false,
         };
         inner.level.handle(now, Event::Request(request));
         let mut copies = Copies::new(id, asked.offset, &mut buf[..asked.len]);
         let orders = inner.carry_out(Some(&mut copies), None);
-        if copies.is_delivered() {
+        if copies.delivered {
             return Begun { orders, hurried: Vec::new(), wait: None };
         }
         let (offset, len) = (asked.offset, asked.len);

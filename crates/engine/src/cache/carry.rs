@@ -38,16 +38,13 @@ pub(super) struct Copies<'b> {
     pub waits: Vec<(FetchId, Span)>,
     /// Prefetches that this request is the first to wait for.
     pub hurried: Vec<Queued>,
-    delivered: bool,
+    /// Whether all bytes were resident.
+    pub delivered: bool,
 }
 
 impl<'b> Copies<'b> {
     pub fn new(request: RequestId, offset: u64, buf: &'b mut [u8]) -> Copies<'b> {
         Copies { request, offset, buf, hits: Vec::new(), waits: Vec::new(), hurried: Vec::new(), delivered: false }
-    }
-
-    pub fn is_delivered(&self) -> bool {
-        self.delivered
     }
 }
 

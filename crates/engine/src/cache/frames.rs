@@ -31,6 +31,7 @@ impl Hasher for Spread {
 pub(super) struct Frames {
     pub(super) filled: HashMap<Block, Frame, BuildHasherDefault<Spread>>,
     free: Vec<Frame>,
+    /// Number of frames that take memory: filled, on the way or free.
     pub(super) made: usize,
     pub(super) made_max: usize,
 }
@@ -66,10 +67,5 @@ impl Frames {
     /// Frees the frame of an evicted block.
     pub fn free(&mut self, block: Block) {
         self.free.extend(self.filled.remove(&block));
-    }
-
-    /// Number of frames that take memory: filled, on the way or free.
-    pub fn made(&self) -> usize {
-        self.made
     }
 }

@@ -7,16 +7,16 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// Handle of a stream of reads; the stream ends with its last handle.
 pub struct Stream {
-    number: Arc<Number>,
-    client: u32,
+    pub(super) number: Arc<Number>,
+    pub(super) client: u32,
     /// Opened with `O_NOATIME`: its reads are prefetches of a cache above.
-    speculative: bool,
+    pub(super) speculative: bool,
 }
 
 /// The number of a stream; a speculative handle shares it with the handle whose prefetches it makes.
-struct Number {
+pub(super) struct Number {
     cache: Weak<BlockCache>,
-    number: u32,
+    pub(super) number: u32,
     file: OnceLock<FileId>,
 }
 
@@ -34,19 +34,6 @@ impl Stream {
     /// Makes the stream speculative, if there is no ordinary handle whose stream it could use.
     pub fn into_speculative(self) -> Stream {
         Stream { speculative: true, ..self }
-    }
-
-    /// Whether its reads are prefetches of a cache above.
-    pub fn is_speculative(&self) -> bool {
-        self.speculative
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        self.number.number
-    }
-
-    pub(super) fn client(&self) -> u32 {
-        self.client
     }
 
     /// Number of the file in the cache, fixed for the life of the stream.

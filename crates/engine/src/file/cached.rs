@@ -149,8 +149,8 @@ impl File {
         }
     }
 
-    /// Drops all cached bytes of the file.
-    pub(super) fn forget_all(&self) {
+    /// Drops all bytes of the file in the caches of this daemon. The kernel's cache is not changed.
+    pub(crate) fn forget_all(&self) {
         self.forget(0, u64::MAX);
     }
 }

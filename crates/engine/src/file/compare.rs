@@ -36,11 +36,6 @@ impl File {
         self.same_view(view).then(look)
     }
 
-    /// Drops cached bytes of the file after a repair, in the caches of this daemon. The kernel's cache is not changed.
-    pub(crate) fn forget_wrong_bytes(&self) {
-        self.forget_all();
-    }
-
     /// Marks a mirror with wrong bytes stale, if another mirror is whole.
     pub(crate) fn distrust(self: &Arc<Self>, view: &Arc<View>, mirror: usize) -> Result<()> {
         let _alone = self.exclusive()?;

@@ -96,7 +96,7 @@ impl<'a> NewObjects<'a> {
         let slot = Arc::new(Slot::new(object));
         let making = self.pool.making.begin(object.id);
         let made = slot.target(self.pool)?.run(make);
-        if is_taken(&made) {
+        if matches!(made, Err(TargetError::Io(Errno::EXIST))) {
             if let Some(Err(error)) = self.journal.map(|journal| journal(JournalNote::NotOurs(object))) {
                 tracing::error!("object {} is not part of this move, and stays in its journal: {error}", object.id);
             }
@@ -219,11 +219,6 @@ impl<'a> NewObjects<'a> {
             }
         }
     }
-}
-
-/// Whether the object existed before.
-fn is_taken<T>(made: &Result<T, TargetError>) -> bool {
-    matches!(made, Err(TargetError::Io(Errno::EXIST)))
 }
 
 impl Drop for NewObjects<'_> {

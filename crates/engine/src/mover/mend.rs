@@ -100,6 +100,6 @@ impl Mover {
             }
             Ok(new)
         };
-        self.transform_as(file, how, plan).inspect(|_| file.forget_wrong_bytes())
+        self.transform_as(file, how, plan).inspect(|_| file.forget_all())
     }
 }
