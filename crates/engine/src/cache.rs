@@ -260,11 +260,6 @@ impl BlockCache {
         }
     }
 
-    /// Counts a read that continued without the cache.
-    fn went_around(&self) {
-        self.around.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Removes a reader that no longer waits.
     fn leave(&self, request: RequestId) {
         self.inner.lock().waiting.remove(&request);

@@ -22,7 +22,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, statat};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Maximum of rare and of common events that are kept: 4096 together.
 const RARE_MAX: usize = 1024;
@@ -124,9 +124,8 @@ impl Events {
 
     /// Waits up to `span` for events after that number. Returns whether there are any.
     pub fn wait(&self, after: u64, span: Duration) -> bool {
-        let until = Instant::now() + span;
         let mut rings = self.rings.lock();
-        while rings.last <= after && !self.came.wait_until(&mut rings, until).timed_out() {}
+        self.came.wait_while_for(&mut rings, |rings| rings.last <= after, span);
         rings.last > after
     }
 

@@ -114,9 +114,8 @@ impl Mover {
 
     /// Waits, unless the mover is stopped. Returns whether to continue.
     pub fn wait(&self, span: Duration) -> bool {
-        let until = Instant::now() + span;
         let mut stopped = self.stopped.lock();
-        while !*stopped && !self.woken.wait_until(&mut stopped, until).timed_out() {}
+        self.woken.wait_while_for(&mut stopped, |stopped| !*stopped, span);
         !*stopped
     }
 

@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 use policy::cache::{Block, FetchId, RequestId, Span};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::Ordering;
 
 /// Buffer in which the bytes of a read are collected.
 pub(super) struct Waiter {
@@ -87,7 +87,7 @@ impl Ticket {
         if direct.is_ok() && !self.wait.hopeless && self.wait_for_own() && self.wait_for_all() && (self.current)() {
             return Ok(std::mem::take(&mut self.wait.waiter.state.lock().bytes));
         }
-        self.cache.went_around();
+        self.cache.around.fetch_add(1, Ordering::Relaxed);
         let mut bytes = vec![0; self.len];
         let got = (self.around)(self.offset, &mut bytes)?;
         bytes.truncate(got);
@@ -137,16 +137,10 @@ impl Ticket {
     }
 
     fn wait_for_all(&self) -> bool {
-        let until = Instant::now() + self.cache.deadline;
-        let mut state = self.wait.waiter.state.lock();
-        loop {
-            if let Some(over) = state.over {
-                return over;
-            }
-            if self.wait.waiter.changed.wait_until(&mut state, until).timed_out() {
-                return state.over == Some(true);
-            }
-        }
+        let waiter = &self.wait.waiter;
+        let mut state = waiter.state.lock();
+        waiter.changed.wait_while_for(&mut state, |state| state.over.is_none(), self.cache.deadline);
+        state.over == Some(true)
     }
 }
 

@@ -157,12 +157,7 @@ impl Held {
     /// Waits for a wake-up after the `woken`-th. Returns false after the timeout.
     fn wait(&self, woken: u64, until: Instant) -> bool {
         let mut state = self.state.lock();
-        while state.woken == woken {
-            if self.changed.wait_until(&mut state, until).timed_out() {
-                return false;
-            }
-        }
-        true
+        !self.changed.wait_while_until(&mut state, |state| state.woken == woken, until).timed_out()
     }
 }
 
