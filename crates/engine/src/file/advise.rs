@@ -16,15 +16,7 @@ use std::time::Duration;
 
 /// A read or write of an application that reaches the daemon. Reads from the kernel's cache, and the kernel's I/O on a
 /// passed-through object, do not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// True for a write, false for a read.
-    pub write: bool,
-    /// First byte in the file.
-    pub offset: u64,
-    /// Number of requested bytes.
-    pub len: u64,
-}
+pub use policy::pattern::Request as Access;
 
 /// Event of a file that applications use.
 #[derive(Clone, Copy)]

@@ -26,7 +26,7 @@ use parking_lot::{Condvar, Mutex};
 use policy::cluster::Node;
 use policy::cluster::share::Created;
 use policy::holders::node::{Event, Permit, Use};
-use policy::layout::{Layout, MirrorState};
+use policy::layout::Layout;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -456,9 +456,7 @@ impl File {
 
     /// Whether a mirror in sync is the only one.
     fn has_one_mirror(&self) -> bool {
-        let in_sync =
-            |layout: &Layout| layout.mirrors.iter().filter(|mirror| mirror.state == MirrorState::InSync).count();
-        self.layout().is_none_or(|layout| in_sync(&layout) == 1)
+        self.layout().is_none_or(|layout| layout.in_sync_count() == 1)
     }
 }
 

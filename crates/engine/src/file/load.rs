@@ -8,7 +8,6 @@
 use super::{Access, File, View};
 use object::counters::Tally;
 use parking_lot::RwLock;
-use policy::pattern::Request;
 use policy::pattern::features::WINDOW;
 use policy::stripe::forks::{Chooser, Queue};
 use policy::stripe::profile::{CLASSES, Count, Counts, class_of};
@@ -38,10 +37,10 @@ impl Ring {
         len.store(access.len << 1 | u64::from(access.write), Ordering::Relaxed);
     }
 
-    fn get(&self, at: u32) -> Request {
+    fn get(&self, at: u32) -> Access {
         let (offset, len) = &self.0[at as usize % WINDOW];
         let len = len.load(Ordering::Relaxed);
-        Request { write: len & 1 == 1, offset: offset.load(Ordering::Relaxed), len: len >> 1 }
+        Access { write: len & 1 == 1, offset: offset.load(Ordering::Relaxed), len: len >> 1 }
     }
 }
 
@@ -57,7 +56,7 @@ impl Load {
     }
 
     /// The last requests, oldest first.
-    pub fn recent(&self) -> Vec<Request> {
+    pub fn recent(&self) -> Vec<Access> {
         let Some(ring) = self.ring.get() else { return Vec::new() };
         let came = self.came.load(Ordering::Relaxed);
         // After four billion requests the counter wraps, and the window restarts.
@@ -139,7 +138,7 @@ mod tests {
         let load = Load::default();
         let access = |n: u64| Access { write: n.is_multiple_of(3), offset: n * 10, len: n + 1 };
         assert!(load.recent().is_empty());
-        let request = |n: u64| Request { write: n.is_multiple_of(3), offset: n * 10, len: n + 1 };
+        let request = |n: u64| Access { write: n.is_multiple_of(3), offset: n * 10, len: n + 1 };
         (0..20).for_each(|n| load.count(access(n)));
         assert_eq!(load.recent(), (0..20).map(request).collect::<Vec<_>>());
         (20..500).for_each(|n| load.count(access(n)));

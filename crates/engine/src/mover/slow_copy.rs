@@ -12,7 +12,7 @@
 //! journal has them. So after a crash every object is in the journal or in a record. The next start moves the records
 //! to the journal and settles it as usual: objects that the layout does not name are removed.
 
-use super::transform::{MoveOptions, Stop};
+use super::transform::{MoveOptions, Stop, new_entry};
 use super::verbs::moved_segment;
 use super::{Mover, Pace};
 use crate::file::{ByteRanges, File, Lies, NewObjects, SlowCopy, lies};
@@ -277,8 +277,7 @@ impl Mover {
         let journal = if copies.is_empty() { Vec::new() } else { self.state.journal()? };
         let mut moves: BTreeMap<FileId, JournalEntry> = journal.into_iter().map(|entry| (entry.file, entry)).collect();
         for (file, objects) in copies {
-            let none = JournalEntry { file, path: Default::default(), inode: 0, objects: Vec::new() };
-            let mut entry = moves.remove(&file).unwrap_or(none);
+            let mut entry = moves.remove(&file).unwrap_or_else(|| new_entry(file));
             entry.objects.extend(objects);
             self.state.journal_put(&entry)?;
         }

@@ -10,7 +10,7 @@ use crate::stats::Metric;
 use crate::{Error, Result};
 use meta::state::JournalEntry;
 use policy::layout::{Layout, Reason, Segment};
-use policy::{ObjectId, TargetId};
+use policy::{FileId, ObjectId, TargetId};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -328,9 +328,7 @@ impl Mover {
 
     /// Ends the journal of a file; returns the new garbage.
     fn finish_journal(&self, layout: &Layout) -> Result<Leftovers> {
-        let Some(entry) = self.state.journal()?.into_iter().find(|e| e.file == layout.file) else {
-            return Ok(Leftovers::new());
-        };
+        let Some(entry) = self.entry_of(layout.file)? else { return Ok(Leftovers::new()) };
         let named: BTreeSet<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
         // Kept objects have their own record now.
         let kept = self.pool.slow_copies.objects_of(layout.file);
@@ -340,14 +338,13 @@ impl Mover {
         Ok(left)
     }
 
+    fn entry_of(&self, file: FileId) -> Result<Option<JournalEntry>> {
+        Ok(self.state.journal()?.into_iter().find(|entry| entry.file == file))
+    }
+
     /// Writes the objects to be created to the journal, together with those of the file.
     fn journal(&self, old: &Layout, noted: JournalNote<'_>, died: &Cell<bool>) -> Result<()> {
-        let mut entry = self.state.journal()?.into_iter().find(|e| e.file == old.file).unwrap_or(JournalEntry {
-            file: old.file,
-            path: Default::default(), // found again by its mark in `open/`
-            inode: 0,
-            objects: Vec::new(),
-        });
+        let mut entry = self.entry_of(old.file)?.unwrap_or_else(|| new_entry(old.file));
         let objects = match noted {
             JournalNote::Coming(objects) => objects,
             JournalNote::NotOurs(object) => {
@@ -374,6 +371,11 @@ impl Mover {
             None => Ok(()),
         }
     }
+}
+
+/// A journal entry without objects. The file is found again by its mark in `open/`.
+pub(super) fn new_entry(file: FileId) -> JournalEntry {
+    JournalEntry { file, path: Default::default(), inode: 0, objects: Vec::new() }
 }
 
 /// Checks that an object in both layouts holds the same bytes of the file.

@@ -73,8 +73,8 @@ struct Inner {
     ends: bool,
 }
 
-/// Objects that are dropped once the lock is free, since a dropped file sends an event.
-type Old = (Vec<Task>, Vec<Arc<File>>);
+/// Files that are dropped once the lock is free, since a dropped file sends an event.
+type Old = Vec<Arc<File>>;
 
 /// The holds of this node.
 pub struct Holds {
@@ -325,7 +325,7 @@ impl Holds {
             inner.machine.handle(self.port.now(), event);
             let mut old = self.carry(&mut inner);
             if let Some(key) = key.filter(|key| !inner.machine.is_busy(*key)) {
-                old.1.extend(inner.busy.remove(&key));
+                old.extend(inner.busy.remove(&key));
             }
             drop(inner);
             drop(old);
@@ -345,9 +345,9 @@ impl Holds {
             match action {
                 // Answers of earlier connections do not count.
                 Action::Connect => {
-                    old.0.extend(inner.tasks.drain(..));
+                    inner.tasks.clear();
                     let Inner { machine, busy, .. } = inner;
-                    old.1.extend(busy.extract_if(|key, _| !machine.is_busy(*key)).map(|(_, file)| file));
+                    old.extend(busy.extract_if(|key, _| !machine.is_busy(*key)).map(|(_, file)| file));
                     inner.connect_at = None;
                     inner.tasks.push_back(Task::Connect);
                 }
@@ -373,7 +373,7 @@ impl Holds {
                 Action::Ready { key, .. } => {
                     let file = Holds::file(inner, key);
                     file.iter().for_each(|file| file.held.wake());
-                    old.1.extend(file);
+                    old.extend(file);
                 }
             }
         }

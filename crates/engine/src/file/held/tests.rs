@@ -16,7 +16,7 @@ use object::target::{Medium, MemoryMedium, TargetSpec, Targets, TargetsOptions};
 use policy::cluster::Standing;
 use policy::holders::node::Config;
 use policy::holders::table::{Answer, Caller, Mode, Request, Run, Table};
-use policy::layout::Placement;
+use policy::layout::{MirrorState, Placement};
 use policy::{ObjectId, TargetId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
