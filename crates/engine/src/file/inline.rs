@@ -23,27 +23,22 @@ use policy::layout::{ObjectState, Piece, Position};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Result of a read on the caller's thread.
+/// Result of an operation on the caller's thread.
 #[derive(Debug, PartialEq, Eq)]
-pub enum InlineRead {
-    /// Number of bytes in the buffer; smaller than the request only at the end of the file.
-    Done(usize),
-    /// No valid bytes were read: use [`File::read`].
+pub enum Inline<T> {
+    /// It ended with this result.
+    Done(T),
+    /// Nothing was read or acknowledged: use [`File::read`] or [`File::write`].
     NotNow,
-    /// The read returned after its deadline; the watchdog has handled the request.
+    /// It returned after its deadline; the watchdog has handled the request.
     Taken,
 }
 
-/// Result of a write on the caller's thread.
-#[derive(Debug)]
-pub enum InlineWrite {
-    /// The write ended with this result.
-    Done(Result<()>),
-    /// Nothing was acknowledged: use [`File::write`].
-    NotNow,
-    /// The write returned after its deadline; the watchdog has answered the request.
-    Taken,
-}
+/// Result of a read: the number of bytes in the buffer, smaller than the request only at the end of the file.
+pub type InlineRead = Inline<usize>;
+
+/// Result of a write.
+pub type InlineWrite = Inline<Result<()>>;
 
 /// A running write, as the watchdog sees it.
 struct Overdue {
