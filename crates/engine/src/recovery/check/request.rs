@@ -11,7 +11,8 @@ pub struct TaskRequest {
     pub(super) scan: String,
     /// Number of the requested node.
     pub(super) node: u32,
-    pub(super) task: WireTask,
+    #[serde(with = "TaskDef")]
+    pub(super) task: Task,
     pub(super) options: CheckOptions,
 }
 
@@ -23,9 +24,10 @@ pub struct Notice {
     pub(super) goes_on: bool,
 }
 
-/// A task in its serialized form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum WireTask {
+/// Serialized form of a task.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Task")]
+enum TaskDef {
     Begin,
     Walk { part: u32, of: u32 },
     CatchUp,
@@ -93,18 +95,5 @@ impl Answer {
             failed: Some(format!("its answer is not valid: {error}")),
             ..Answer::default()
         })
-    }
-}
-
-impl From<Task> for WireTask {
-    fn from(task: Task) -> WireTask {
-        match task {
-            Task::Begin => WireTask::Begin,
-            Task::Walk { part, of } => WireTask::Walk { part, of },
-            Task::CatchUp => WireTask::CatchUp,
-            Task::Account => WireTask::Account,
-            Task::Compare => WireTask::Compare,
-            Task::Repair => WireTask::Repair,
-        }
     }
 }

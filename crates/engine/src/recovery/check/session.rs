@@ -2,13 +2,14 @@
 
 use super::look::Found;
 use super::orphans::Before;
-use super::request::{Account, Answer, Begun, WireTask};
+use super::request::{Account, Answer, Begun};
 use super::{CheckOptions, Checker};
 use crate::Result;
 use crate::stage::{Progress, Stop};
 use object::host::remembered;
 use parking_lot::{Mutex, MutexGuard};
 use policy::ObjectId;
+use policy::cluster::look::Task;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,7 +74,7 @@ impl Session {
     }
 
     /// Carries out a task.
-    pub fn answer(&self, task: WireTask) -> Answer {
+    pub fn answer(&self, task: Task) -> Answer {
         self.stay();
         let mut work = self.work.lock();
         let report = |progress: &Progress| {
@@ -90,7 +91,7 @@ impl Session {
 impl Work {
     fn carry_out(
         &mut self,
-        task: WireTask,
+        task: Task,
         options: &CheckOptions,
         report: crate::stage::Report<'_>,
         stop: &Stop,
@@ -99,7 +100,7 @@ impl Work {
         let mut answer = Answer::default();
         checker.check_lease()?;
         match task {
-            WireTask::Begin => {
+            Task::Begin => {
                 // This precedes the node's own listing: later objects are newer than the requesting node's list.
                 let now = checker.before_layouts(options.fences());
                 let making = now.making.iter().map(|object| object.0).collect();
@@ -109,7 +110,7 @@ impl Work {
                     checker.ask_targets(found, true);
                 }
             }
-            WireTask::Walk { part, of } => {
+            Task::Walk { part, of } => {
                 // Directories read before have names of the lost node's part, so all are read again.
                 found.directories.clear();
                 (found.parts.1, found.only_left) = (of, options.only_left);
@@ -117,8 +118,8 @@ impl Work {
                 found.parts.0.insert(part);
                 checker.walk(&[], found, stop)?;
             }
-            WireTask::CatchUp => answer.changed = checker.look_again(found, stop)?,
-            WireTask::Account => {
+            Task::CatchUp => answer.changed = checker.look_again(found, stop)?,
+            Task::Account => {
                 checker.look_beside(found, *has_it_done);
                 let mut named: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
                 for (object, inode) in found.named.iter().filter(|_| !*has_it_done) {
@@ -132,13 +133,13 @@ impl Work {
                     returned: before.as_ref().is_none_or(|before| before.returned != now),
                 });
             }
-            WireTask::Compare => checker.compare_bytes(found, report, stop),
-            WireTask::Repair => checker.repair(found, options, report, stop),
+            Task::Compare => checker.compare_bytes(found, report, stop),
+            Task::Repair => checker.repair(found, options, report, stop),
         }
         if stop.is_set() {
             answer.failed = Some("it was stopped".into());
         }
-        if matches!(task, WireTask::Account | WireTask::Compare | WireTask::Repair) && !*has_it_done {
+        if matches!(task, Task::Account | Task::Compare | Task::Repair) && !*has_it_done {
             answer.report = Some(found.report.clone());
         }
         Ok(answer)

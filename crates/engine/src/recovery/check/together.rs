@@ -11,7 +11,7 @@
 
 use super::look::Found;
 use super::orphans::{Known, NOT_ALL_SEEN};
-use super::request::{Answer, Notice, TaskRequest, WireTask};
+use super::request::{Answer, Notice, TaskRequest};
 use super::session::{Session, Work};
 use super::{CheckOptions, Checker, Outcome, Part, Report};
 use crate::{Result, stage};
@@ -113,7 +113,7 @@ impl Together {
         }
         let mut sessions = self.sessions.lock();
         sessions.retain(|_, session| !session.is_over());
-        if request.task == WireTask::Begin && sessions.len() < SESSIONS_MAX {
+        if request.task == Task::Begin && sessions.len() < SESSIONS_MAX {
             let session = Session::start(self.checker.clone(), request.options.clone(), false, Found::default());
             sessions.insert(request.scan.clone(), session);
         }
@@ -252,7 +252,6 @@ impl Together {
         session: &Arc<Session>,
         done: Sender<TaskEnd>,
     ) {
-        let task = task.into();
         if node == asking.me.node {
             let (session, failed) = (session.clone(), done.clone());
             if apart("check", move || drop(done.send((node, Some(session.answer(task)))))).is_err() {
