@@ -7,7 +7,6 @@ mod case;
 mod check;
 mod driver;
 mod fetch;
-mod log;
 mod spare;
 mod sweep;
 mod tally;
@@ -92,7 +91,7 @@ impl Repair {
 
     /// Tallies of the last recoveries, oldest first.
     pub fn tallies(&self) -> Vec<Arc<Tally>> {
-        self.driver.log.tallies()
+        self.driver.tallies.lock().iter().cloned().collect()
     }
 
     /// Ends the workers; waiting readers get an error.

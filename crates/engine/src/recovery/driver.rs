@@ -4,7 +4,7 @@
 //! case, so every waiter is woken.
 
 use super::case::Case;
-use super::log::Log;
+use super::tally::Tally;
 use crate::file::{File, Pool};
 use crate::source::Opener;
 use crate::stats::Stats;
@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 /// Maximum of broken recoveries whose patched rows are kept readable; the oldest are dropped.
 const BROKEN_MAX: usize = 256;
 
+/// Maximum of recoveries whose tallies are kept, for the summaries of jobs.
+const TALLIES_MAX: usize = 256;
 /// Maximum of threads that fetch and write. More than the machine keeps in flight per key, so that several files
 /// progress at once.
 const WORKERS_MAX: usize = 12;
@@ -91,7 +93,8 @@ pub(super) struct Driver {
     /// Root directory of the names, for messages.
     pub tree: PathBuf,
     pub stats: Arc<Stats>,
-    pub log: Log,
+    /// Tallies of the last recoveries, oldest first.
+    pub tallies: Mutex<VecDeque<Arc<Tally>>>,
     began: Instant,
     state: Mutex<State>,
     threads: workers::Pool,
@@ -121,7 +124,7 @@ impl Driver {
         };
         let beside = std::fs::read_link(descriptor_path(&side)).unwrap_or_default();
         let tree = beside.with_file_name("tree");
-        let (state, log) = (Mutex::new(state), Log::new(pool.events.clone()));
+        let state = Mutex::new(state);
         let threads = workers::Pool::new("repair", WORKERS_MAX);
         let began = Instant::now();
         Arc::new_cyclic(|me: &Weak<Driver>| Driver {
@@ -130,7 +133,7 @@ impl Driver {
             side,
             tree,
             stats,
-            log,
+            tallies: Mutex::default(),
             began,
             state,
             timer: {
@@ -318,7 +321,11 @@ impl Driver {
             return Ok(None);
         }
         let case = Arc::new(Case::new(file, key));
-        self.log.count(case.tally.clone());
+        let mut tallies = self.tallies.lock();
+        if tallies.len() == TALLIES_MAX {
+            tallies.pop_front();
+        }
+        tallies.push_back(case.tally.clone());
         state.cases.insert(key, case);
         Ok(Some(key))
     }

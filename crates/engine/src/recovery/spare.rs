@@ -2,6 +2,7 @@
 
 use super::case::{Case, RecordedSource, Spare};
 use super::driver::Driver;
+use crate::events;
 use crate::file::File;
 use crate::source::Record;
 use crate::stage::sums::Sums;
@@ -76,7 +77,7 @@ impl Driver {
             let name = self.shown(file, layout.file);
             let text = format!("the checksums of {name} are gone; its recovery is not verified");
             tracing::warn!("{text}");
-            self.log.record(name, text);
+            self.record(name, text);
         }
         let earlier = self.earlier(lost).filter(|_| sums.is_some());
         let new = Object { state: ObjectState::Partial, ..Object::whole(id, target.id()) };
@@ -193,7 +194,7 @@ impl Driver {
         let name = self.name_of(key);
         let text = text(&name);
         tracing::info!("{text}");
-        self.log.record(name, text);
+        self.record(name, text);
     }
 
     /// As `note`, for a failure.
@@ -201,7 +202,13 @@ impl Driver {
         let name = self.name_of(key);
         let text = text(&name);
         tracing::warn!("{text}");
-        self.log.record(name, text);
+        self.record(name, text);
+    }
+
+    /// Records an event of a file.
+    fn record(&self, path: String, text: String) {
+        let event = events::Event::new(events::Kind::Recovery, text);
+        self.pool.events.record(events::Event { path: Some(path), by: Some("recovery".into()), ..event });
     }
 
     /// Path of the file under recovery, for messages.
