@@ -14,7 +14,8 @@ use object::host::{descriptor_path, fstat, remembered};
 use object::target::{Reach, own_part};
 use policy::cluster::look::part_of;
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
-use policy::{FileId, ObjectId, TargetId};
+use policy::protect::repair_order;
+use policy::{FileId, ObjectId, TargetId, Time};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -116,6 +117,12 @@ impl Candidate {
             damaged: false,
             proven: false,
         }
+    }
+
+    /// Input for the order of repair.
+    pub fn to_be_ordered(&self, job_start: Option<Time>) -> repair_order::Candidate {
+        let Candidate { file, object, healthy_copies, bytes, .. } = *self;
+        repair_order::Candidate { file, object: object.id, job_start, healthy_copies, bytes }
     }
 }
 

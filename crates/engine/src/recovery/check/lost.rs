@@ -47,14 +47,7 @@ pub struct Lost(Candidate);
 impl Lost {
     /// Input for the order of repair; the start of a waiting job is unknown here.
     pub fn candidate(&self) -> repair_order::Candidate {
-        let Candidate { file, object, healthy_copies, bytes, .. } = &self.0;
-        repair_order::Candidate {
-            file: *file,
-            object: object.id,
-            job_start: None,
-            healthy_copies: *healthy_copies,
-            bytes: *bytes,
-        }
+        self.0.to_be_ordered(None)
     }
 }
 

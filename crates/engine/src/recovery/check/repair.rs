@@ -152,14 +152,8 @@ fn in_order(candidates: &[Candidate], options: &CheckOptions, starts: &Starts) -
     let of = |c: &Candidate| {
         let path = c.path.join("/");
         let wanted = before_job.iter().any(|p| p.is_empty() || path == *p || path.starts_with(&format!("{p}/")));
-        repair_order::Candidate {
-            file: c.file,
-            object: c.object.id,
-            // A job that starts now comes before all waiting jobs.
-            job_start: if wanted { Some(Time::ZERO) } else { starts.of(c.file).map(|Time(place)| Time(place + 1)) },
-            healthy_copies: c.healthy_copies,
-            bytes: c.bytes,
-        }
+        // A job that starts now comes before all waiting jobs.
+        c.to_be_ordered(if wanted { Some(Time::ZERO) } else { starts.of(c.file).map(|Time(place)| Time(place + 1)) })
     };
     let mut order: Vec<_> = candidates.iter().map(of).collect();
     repair_order::repair_order(&mut order);
