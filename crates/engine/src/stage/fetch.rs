@@ -45,7 +45,7 @@ pub(super) fn fetch(incoming: &Incoming, sources: &Sources, helpers: Option<&Hel
     work_off(units, IN_FLIGHT, helpers, Helpers::units_of, here, elsewhere).inspect_err(|_| {
         // Earlier units count; if even this save fails, the first error has the cause.
         if let Err(also) = incoming.save() {
-            tracing::warn!("the fetched bytes of {} are not kept: {also}", incoming.uri());
+            tracing::warn!("the fetched bytes of {} are not kept: {also}", incoming.progress.uri);
         }
     })
 }

@@ -41,7 +41,9 @@ pub(super) struct Incoming<'a> {
     /// Bytes that one checksum covers; 0 for a file that stays in its stub and cannot lose a stripe.
     pub stripe_bytes: u64,
     size: u64,
-    progress: Mutex<(Progress, Units, Unsaved)>,
+    /// Record of the staging; its `done` is that of the beginning.
+    pub progress: Progress,
+    units: Mutex<(Units, Unsaved)>,
     /// A sync failed, so written bytes may be lost.
     unsynced: AtomicBool,
 }
@@ -178,23 +180,22 @@ impl<'a> Incoming<'a> {
         if self.transfer.pace.as_ref().is_some_and(|pace| pace.take_elsewhere(bytes).is_err()) {
             return false;
         }
-        let progress = self.progress.lock().0.clone();
-        helpers.bring_units(name, &self.key, &progress, sources, units, &self.transfer.stop)
+        helpers.bring_units(name, &self.key, &self.progress, sources, units, &self.transfer.stop)
     }
 
     /// The number of units.
     pub fn units(&self) -> u64 {
-        self.size.div_ceil(self.progress.lock().0.unit_bytes)
+        self.size.div_ceil(self.progress.unit_bytes)
     }
 
     /// The file range of a unit.
     pub fn range(&self, unit: u64) -> Range<u64> {
-        let bytes = self.progress.lock().0.unit_bytes;
+        let bytes = self.progress.unit_bytes;
         unit * bytes..((unit + 1) * bytes).min(self.size)
     }
 
     pub fn is_done(&self, unit: u64) -> bool {
-        self.progress.lock().1.contains(unit)
+        self.units.lock().0.contains(unit)
     }
 
     /// Writes fetched bytes to the file.
@@ -204,8 +205,7 @@ impl<'a> Incoming<'a> {
 
     /// An error of the volume, with source and destination for the user.
     fn not_kept(&self, error: crate::Error) -> StageError {
-        let progress = self.progress.lock();
-        StageError::NotKept { uri: progress.0.uri.clone(), path: progress.0.path.clone(), error }
+        StageError::NotKept { uri: self.progress.uri.clone(), path: self.progress.path.clone(), error }
     }
 
     /// Bytes per request under a limit. Small requests: a failed one is repeated and counts against the limit again.
@@ -213,19 +213,15 @@ impl<'a> Incoming<'a> {
         self.transfer.pace.as_ref().map(|pace| pace.piece_bytes() as u64)
     }
 
-    /// The URI of the source.
-    pub fn uri(&self) -> String {
-        self.progress.lock().0.uri.clone()
-    }
-
     /// Records a unit as written; returns whether a save is due.
     pub fn done(&self, unit: u64, bytes: u64) -> bool {
-        let mut progress = self.progress.lock();
-        progress.1.insert(unit);
-        progress.2.bytes += bytes;
-        let due = progress.2.bytes >= SAVE_EVERY_BYTES || progress.2.since.elapsed() >= SAVE_EVERY;
+        let mut state = self.units.lock();
+        let (units, unsaved) = &mut *state;
+        units.insert(unit);
+        unsaved.bytes += bytes;
+        let due = unsaved.bytes >= SAVE_EVERY_BYTES || unsaved.since.elapsed() >= SAVE_EVERY;
         if due {
-            progress.2 = Unsaved::nothing(); // other threads go on during the save
+            *unsaved = Unsaved::nothing(); // other threads go on during the save
         }
         due
     }
@@ -237,9 +233,9 @@ impl<'a> Incoming<'a> {
     /// Syncs the written units, then records them in the state store.
     pub fn save(&self) -> Result<()> {
         let record = {
-            let mut progress = self.progress.lock();
-            progress.2 = Unsaved::nothing();
-            Progress { done: progress.1.to_text(), ..progress.0.clone() }
+            let mut state = self.units.lock();
+            state.1 = Unsaved::nothing();
+            Progress { done: state.0.to_text(), ..self.progress.clone() }
         };
         // After a failed sync a later one may succeed without the lost bytes: save no more.
         if self.unsynced.load(Ordering::Acquire) {

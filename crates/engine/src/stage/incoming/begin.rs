@@ -1,6 +1,7 @@
 //! The beginning of a staging: a new stub, or the one of an interrupted staging.
 
 use super::{Incoming, Unsaved};
+use crate::file::File;
 use crate::source;
 use crate::stage::fetch::UNIT_BYTES_MIN;
 use crate::stage::inherit::placement_in;
@@ -11,8 +12,10 @@ use crate::stage::{Result, StageError, Stager, Transfer};
 use object::host::fstat;
 use parking_lot::Mutex;
 use policy::layout::Reason;
+use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 impl<'a> Incoming<'a> {
@@ -65,8 +68,6 @@ impl<'a> Incoming<'a> {
             file.lay_out(size, &placement, Reason::StagedIn)?;
             stripe_bytes = placement.stripe_size;
         }
-        let sums = open_sums(transfer, key)?;
-        fs::ftruncate(&sums, 0)?;
         let unit_bytes = unit_bytes(stripe_bytes);
         let units = Units::none(size.div_ceil(unit_bytes));
         let progress = Progress {
@@ -76,8 +77,22 @@ impl<'a> Incoming<'a> {
             unit_bytes,
             done: units.to_text(),
         };
-        let (progress, unsynced) = (Mutex::new((progress, units, Unsaved::nothing())), AtomicBool::new(false));
-        Ok(Incoming { transfer, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced })
+        let incoming = Incoming::of(transfer, key, (stub, file), stripe_bytes, progress, units)?;
+        fs::ftruncate(&incoming.sums, 0)?;
+        Ok(incoming)
+    }
+
+    fn of(
+        transfer: &'a Transfer<'a>,
+        key: &str,
+        (stub, file): (OwnedFd, Arc<File>),
+        stripe_bytes: u64,
+        progress: Progress,
+        units: Units,
+    ) -> Result<Incoming<'a>> {
+        let (sums, size) = (open_sums(transfer, key)?, progress.version.size);
+        let (units, unsynced) = (Mutex::new((units, Unsaved::nothing())), AtomicBool::new(false));
+        Ok(Incoming { transfer, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, units, unsynced })
     }
 
     fn take_up(transfer: &'a Transfer<'a>, key: &str, earlier: Progress) -> Result<Option<Incoming<'a>>> {
@@ -95,19 +110,14 @@ impl<'a> Incoming<'a> {
             .is_none_or(|l| l.objects().all(|(_, o)| states.get(o.target).is_some_and(|t| t.state().accepts_io())));
         let pristine = file.source()?.is_none() && fstat(&stub)?.st_nlink == 1;
         let Some(units) = units.filter(|_| whole && pristine) else { return Ok(None) };
-        let sums = open_sums(transfer, key)?;
-        let (progress, unsynced) = (Mutex::new((earlier, units, Unsaved::nothing())), AtomicBool::new(false));
-        Ok(Some(Incoming { transfer, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced }))
+        Incoming::of(transfer, key, (stub, file), stripe_bytes, earlier, units).map(Some)
     }
 
     /// Opens a staging that another node has begun.
     pub(in crate::stage) fn join(transfer: &'a Transfer<'a>, key: &str, begun: Progress) -> Result<Incoming<'a>> {
         let is_key = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let size = begun.version.size;
         let incoming = if is_key { Incoming::take_up(transfer, key, begun)? } else { None };
-        incoming
-            .filter(|incoming| incoming.size == size)
-            .ok_or_else(|| StageError::path(key, "no such staging is under way"))
+        incoming.ok_or_else(|| StageError::path(key, "no such staging is under way"))
     }
 }
 
