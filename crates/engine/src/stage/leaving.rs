@@ -1,14 +1,12 @@
 //! Walk over the files to be staged out, with their state at the destination.
 
-use super::look::{Looked, QUESTIONS, ROWS_MAX, Row, There};
+use super::look::{Looked, Row, There};
 use super::place::names;
-use super::shared::work_off_here;
 use super::tree::some_chosen;
 use super::{Chosen, Compare, Result, StageError, Transfer};
 use crate::source::{SourceError, check_uri, encoded};
 use meta::descent::Descent;
 use object::host::remembered;
-use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
@@ -155,9 +153,7 @@ impl Transfer<'_> {
             files.push((path, uri, file.size(), was_sent));
             Ok(ControlFlow::Continue(()))
         })?;
-        let rows = Mutex::new(Vec::new());
-        let ask = |(path, uri, bytes, was_sent): (String, String, u64, bool)| {
-            self.check_stop()?;
+        let rows = self.rows(files, |(path, uri, bytes, was_sent)| {
             let there = match self.opener.open(&uri, self.who).and_then(|source| source.stat()) {
                 Ok(version) if version.size == bytes && was_sent => There::Sent,
                 Ok(version) if version.size == bytes => There::SameSize,
@@ -165,13 +161,8 @@ impl Transfer<'_> {
                 Err(SourceError::Permanent(_)) => There::Nothing,
                 Err(e) => return Err(StageError::of_source(&uri, e)),
             };
-            rows.lock().push(Row { path, bytes, there });
-            Ok(())
-        };
-        work_off_here(files, QUESTIONS, ask)?;
-        let mut looked = Looked::of(rows.into_inner(), |there| there == There::Sent);
-        looked.notes = met.notes();
-        looked.list.truncate(ROWS_MAX);
-        Ok(looked)
+            Ok(Row { path, bytes, there })
+        })?;
+        Ok(Looked { notes: met.notes(), ..Looked::of(rows, |there| there == There::Sent) })
     }
 }

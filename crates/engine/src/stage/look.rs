@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of listed files; the totals include all.
-pub(super) const ROWS_MAX: usize = 10_000;
+const ROWS_MAX: usize = 10_000;
 
 /// Concurrent size queries to a source.
-pub(super) const QUESTIONS: usize = 8;
+const QUESTIONS: usize = 8;
 
 /// Request of a dry run of a stage-in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ impl Looked {
         self.list.extend(other.list.into_iter().take(room));
     }
 
-    /// Sums all rows and sorts them by path.
+    /// Sums all rows and lists the first by path.
     pub(super) fn of(mut list: Vec<Row>, is_there: impl Fn(There) -> bool) -> Looked {
         list.sort_by(|a, b| a.path.cmp(&b.path));
         let mut looked = Looked::default();
@@ -96,6 +96,7 @@ impl Looked {
                 looked.there_bytes = looked.there_bytes.saturating_add(row.bytes);
             }
         }
+        list.truncate(ROWS_MAX);
         looked.list = list;
         looked
     }
@@ -120,18 +121,22 @@ impl Transfer<'_> {
             },
             Wanted::Manifest(what) => files_in(self.lines(what, chosen)?),
         };
+        let rows = self.rows(files, |(what, size)| self.row(&what, size))?;
+        let free_bytes = Some(self.volume.targets().space().free_bytes);
+        Ok(Looked { free_bytes, ..Looked::of(rows, |there| there == There::SameSize) })
+    }
+
+    /// Examines several files at once, and returns their rows.
+    pub(super) fn rows<T: Send>(&self, files: Vec<T>, row: impl Fn(T) -> Result<Row> + Sync) -> Result<Vec<Row>> {
         let rows = Mutex::new(Vec::new());
-        let here = |(what, size): (StageIn, Option<u64>)| {
+        let examine = |file| {
             self.check_stop()?;
-            let row = self.row(&what, size)?;
+            let row = row(file)?;
             rows.lock().push(row);
             Ok(())
         };
-        work_off_here(files, QUESTIONS, here)?;
-        let mut looked = Looked::of(rows.into_inner(), |there| there == There::SameSize);
-        looked.free_bytes = Some(self.volume.targets().space().free_bytes);
-        looked.list.truncate(ROWS_MAX);
-        Ok(looked)
+        work_off_here(files, QUESTIONS, examine)?;
+        Ok(rows.into_inner())
     }
 
     /// Bytes that staging in `what` would write: those of files that are not in place. With `tree` the source is a
