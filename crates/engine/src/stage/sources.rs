@@ -116,7 +116,7 @@ impl Sources {
                     let mut bytes = vec![0; len];
                     source.fetch_at(&version, offset, &mut bytes, &counted).map(|()| bytes)
                 };
-                let read = unless_stopped_watched(&self.stop, source, read, || show(arrived.load(Ordering::Relaxed)));
+                let read = unless_stopped(&self.stop, source, read, || show(arrived.load(Ordering::Relaxed)));
                 show(if read.is_ok() { len as u64 } else { 0 });
                 read
             });
@@ -136,7 +136,7 @@ impl Sources {
     pub fn check_unchanged(&self) -> Result<()> {
         let used = self.list.iter().zip(&self.used).filter(|(_, used)| used.load(Ordering::Relaxed));
         for ((place, source), _) in used {
-            let stat = || unless_stopped(&self.stop, source, |source| source.stat());
+            let stat = || unless_stopped(&self.stop, source, |source| source.stat(), || ());
             let now = retried(&self.stop, &place.uri, stat)?;
             if now != place.version {
                 let text = "it was replaced while it was fetched; stage it in again".to_string();
@@ -149,25 +149,16 @@ impl Sources {
 
 fn look(opener: &dyn Opener, uri: &str, who: &Identity, stop: &Stop) -> Result<(Place, Arc<dyn Source>)> {
     let source = retried(stop, uri, || opener.open(uri, who))?;
-    let stat = || unless_stopped(stop, &source, |source| source.stat());
+    let stat = || unless_stopped(stop, &source, |source| source.stat(), || ());
     let version = retried(stop, uri, stat)?;
-    let probe = || unless_stopped(stop, &source, |source| source.has_ranges());
+    let probe = || unless_stopped(stop, &source, |source| source.has_ranges(), || ());
     let ranges = retried(stop, uri, probe)?;
     Ok((Place { uri: uri.to_string(), version, ranges }, source))
 }
 
 /// Runs a request to a source on a thread of its own, and waits for the answer or the stop flag. So a source without an
-/// answer delays no stop. The thread ends at the source's own deadline.
+/// answer delays no stop. The thread ends at the source's own deadline. Calls `watch` repeatedly until the answer.
 fn unless_stopped<T: Send + 'static>(
-    stop: &Stop,
-    source: &Arc<dyn Source>,
-    ask: impl FnOnce(&dyn Source) -> Result<T, SourceError> + Send + 'static,
-) -> Result<T, SourceError> {
-    unless_stopped_watched(stop, source, ask, || ())
-}
-
-/// Does the same, and calls `watch` repeatedly while there is no answer.
-fn unless_stopped_watched<T: Send + 'static>(
     stop: &Stop,
     source: &Arc<dyn Source>,
     ask: impl FnOnce(&dyn Source) -> Result<T, SourceError> + Send + 'static,
