@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Answer of another node to a request.
 pub enum Said {
@@ -78,6 +78,8 @@ pub(super) struct Helpers {
     pub names: Vec<String>,
     /// One helper gave no answer and may still be working.
     lost: AtomicBool,
+    /// Number of requests for units so far.
+    units_turn: AtomicUsize,
 }
 
 impl Stager {
@@ -120,8 +122,8 @@ impl Transfer<'_> {
     pub(super) fn helpers(&self) -> Option<Helpers> {
         let has_secrets = self.who.credentials_file.is_some() || !self.who.environment.is_empty();
         let others = self.others.get().filter(|_| !has_secrets)?.clone();
-        let (names, lost) = (others.names(), AtomicBool::new(false));
-        (!names.is_empty()).then(|| Helpers { others, who: self.who.clone(), names, lost })
+        let (names, lost, units_turn) = (others.names(), AtomicBool::new(false), AtomicUsize::new(0));
+        (!names.is_empty()).then(|| Helpers { others, who: self.who.clone(), names, lost, units_turn })
     }
 
     /// Helpers of a file with this many units.
@@ -213,10 +215,12 @@ impl Helpers {
         left.div_ceil(CALLS_EACH * self.names.len()).min(FILES_AT_ONCE)
     }
 
-    /// Number of units in the next request. A helper fetches all of them at the same time, so that a unit left over would
-    /// take as long as they do.
+    /// Number of units in the next request: an even part for each request of a round. A helper fetches all of them at the
+    /// same time, so that a unit left over would take as long as they do.
     pub fn units_of(&self, left: usize) -> usize {
-        left.min(UNITS_AT_ONCE)
+        let calls = CALLS_EACH * self.names.len();
+        let before = self.units_turn.fetch_add(1, Ordering::Relaxed) % calls;
+        left.div_ceil(calls - before).min(UNITS_AT_ONCE)
     }
 
     /// Whether a helper gave no answer: it may still write its share.

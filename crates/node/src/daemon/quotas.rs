@@ -31,6 +31,7 @@ use policy::machine::Machine;
 use policy::maintenance::{Outcome, Task};
 use policy::quota::{Action, Both, Event, Quota, Subject};
 use record::Record;
+use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -322,11 +323,11 @@ impl Book {
             of => self.subject(of)?,
         };
         let mut new = None;
-        if !self.entries.contains_key(&subject) {
+        if let MapEntry::Vacant(entry) = self.entries.entry(subject) {
             let account = Arc::new(Account::new(subject, record.used()));
             new = Some((account.clone(), path));
             let shared = together::Shared::default();
-            self.entries.insert(subject, Entry { of, account, saved: record.used(), shared });
+            entry.insert(Entry { of, account, saved: record.used(), shared });
         }
         self.happens(now, Event::Limited { subject, limits: record.limits(), since: record.since() });
         let used = self.entries.get(&subject).and_then(|entry| entry.account.used());

@@ -226,7 +226,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     fn removal_of<T: Send + 'static>(slow: &Arc<Slow>, steps: Steps<T>) -> Arc<Removal<T>> {
-        Removal::new(slow.clone(), Later::new(&slow), steps)
+        Removal::new(slow.clone(), Later::new(slow), steps)
     }
 
     #[test]

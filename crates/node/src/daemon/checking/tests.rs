@@ -77,7 +77,9 @@ fn sit(post: &Arc<Post>, checked: &Checked, node: u32) -> Arc<Together> {
     let seat = Arc::new(Seat { post: post.clone(), node, own: format!("own{node}") });
     let calls = Calls::repeating(seat, Duration::from_millis(20));
     post.nodes.lock().insert(node, calls.clone());
-    together(&checked.checker, &calls, Duration::from_secs(3))
+    // Where messages get lost all nodes are there, also on a machine that has too much to do.
+    let silent = Duration::from_secs(if post.loses > 0 { 60 } else { 3 });
+    together(&checked.checker, &calls, silent)
 }
 
 /// Nodes that scan the files of one world.
@@ -123,7 +125,8 @@ fn every_node_looks_at_a_part_and_one_answer_has_all_of_it() {
     let mut found = kinds(&report);
     found.sort();
     assert_eq!(found, [FindingKind::ObjectMissing, FindingKind::Orphan], "{report:?}");
-    assert!(report.is_healthy() && report.findings.iter().all(|finding| finding.found_by.starts_with("host")));
+    let all_are_named = report.findings.iter().all(|finding| finding.found_by.starts_with("host"));
+    assert!(report.is_healthy() && all_are_named, "{report:?}");
     assert!(check(&nodes[2], false).findings.is_empty());
 }
 

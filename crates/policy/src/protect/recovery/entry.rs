@@ -204,7 +204,7 @@ impl Entry {
     /// Returns the result, once it is settled.
     pub(super) fn result(&self) -> Finished {
         match self.why {
-            Some(why) if self.failed.len() > 0 => Finished::Failed { why, rows_failed: self.failed.len() },
+            Some(why) if !self.failed.is_empty() => Finished::Failed { why, rows_failed: self.failed.len() },
             _ => Finished::Complete,
         }
     }
