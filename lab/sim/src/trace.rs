@@ -22,6 +22,7 @@ mod flat;
 mod format;
 mod interned;
 mod lines;
+mod load;
 mod merged;
 mod msr;
 mod native;

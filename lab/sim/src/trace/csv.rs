@@ -7,7 +7,7 @@ use super::fields::{self, Fields, Separated};
 use super::interned::Names;
 use super::lines::LineFormat;
 use super::records::Line;
-use super::{Flags, Op, Passed, Reason, Record, TimeUnit};
+use super::{Op, Passed, Reason, Record, TimeUnit};
 
 /// First line of a recording of `entrepot trace record`, and its columns.
 pub(super) const RECORDED: (&[u8], &str) =
@@ -44,8 +44,6 @@ enum Split {
     /// As the line shows, and the first line may be a heading.
     Any,
     By(u8),
-    /// The same, behind a preamble: all lines before the first with three separators, and headings.
-    AfterPreamble(u8),
     Blanks,
 }
 
@@ -73,13 +71,6 @@ impl Known {
     /// References of the LIRS distribution: one block number per line; `*` marks places where its authors print state.
     pub(super) const LIRS: Known =
         Known { columns: "offset:blocks", split: Split::By(b'\n'), expected: "a block number, or *" };
-    /// blkreplay's `.load`: a preamble of prose, a line of headings, then requests. There may be several preambles, or
-    /// none.
-    pub(super) const LOAD: Known = Known {
-        columns: "time:s,offset:sectors,length:sectors,op",
-        split: Split::AfterPreamble(b';'),
-        expected: "seconds ; sector ; sectors ; R|W [; delay ; duration]",
-    };
     /// Tencent's block traces.
     pub(super) const TENCENT: Known =
         Known { columns: "time:s,offset:sectors,length:sectors,op,device", split: Split::Any, expected: Csv::EXPECTED };
@@ -177,7 +168,7 @@ impl Csv {
                 Column::Length(unit) => record.length = fields::blocks_length(fields::integer(field)?, *unit)?,
                 Column::Op => match field {
                     b"" => is_request = false,
-                    field => (record.op, record.flags) = operation(field)?,
+                    field => record.op = operation(field)?,
                 },
                 Column::Flags => record.op = if flags(field)? & 1 == 1 { Op::Read } else { Op::Write },
                 Column::Unit => {
@@ -193,12 +184,10 @@ impl Csv {
     }
 }
 
-fn operation(field: &[u8]) -> Result<(Op, Flags), Reason> {
+fn operation(field: &[u8]) -> Result<Op, Reason> {
     match field.to_ascii_lowercase().as_slice() {
-        b"r" | b"read" | b"0" => Ok((Op::Read, Flags::NONE)),
-        b"w" | b"write" | b"1" => Ok((Op::Write, Flags::NONE)),
-        // As blktrace wrote it: read-ahead of the traced kernel.
-        b"ra" => Ok((Op::Read, Flags::SPECULATIVE)),
+        b"r" | b"read" | b"0" => Ok(Op::Read),
+        b"w" | b"write" | b"1" => Ok(Op::Write),
         _ => Err(Reason::UnknownOp),
     }
 }
@@ -222,13 +211,6 @@ impl LineFormat for Csv {
         }
         let by = match self.split {
             Split::By(by) => return self.record(Separated::new(line, by)),
-            Split::AfterPreamble(by) => {
-                self.in_data |= line.iter().filter(|b| **b == by).count() >= 3;
-                if !self.in_data || line.starts_with(b"start") {
-                    return Ok(Line::Passed(Passed::Header));
-                }
-                return self.record(Separated::new(line, by));
-            }
             Split::Blanks => return self.record(Fields(line)),
             Split::Any => [b',', b';', b'\t'].into_iter().find(|by| line.contains(by)),
         };
@@ -381,34 +363,5 @@ mod tests {
         assert_eq!(lirs.line(b"7 "), Ok(Line::Record(expected)));
         assert_eq!(lirs.line(b"*"), Ok(Line::Passed(Passed::Mark)));
         damaged(&mut lirs, &[(b"7 8", Reason::NotANumber), (b"9999999999999999", Reason::BeyondEnd)]);
-    }
-
-    #[test]
-    fn prose_headings_and_requests() {
-        let mut load = Csv::known(&Known::LOAD, 4096, TimeUnit::S);
-        let preamble: [(&[u8], Passed); 5] = [
-            (b"Copyright of somebody; 2012", Passed::Header),
-            (b"", Passed::Blank),
-            (b"#######", Passed::Comment),
-            (b"start ; sector; length ; op ;  replay_delay=0 ; replay_duration=0", Passed::Header),
-            (b"more prose; of another hand", Passed::Header),
-        ];
-        for (line, passed) in preamble {
-            assert_eq!(load.line(line), Ok(Line::Passed(passed)));
-        }
-        let expected =
-            Record { time_ns: 449_518_165, offset: 1000 * 512, length: 7168, op: Op::Write, ..Record::default() };
-        assert_eq!(load.line(b"      0.449518165 ;     1000 ;   14 ; W ; 0.0 ; 0.0"), Ok(Line::Record(expected)));
-        let read_ahead = load.line(b"1.0 ; 8 ; 8 ;RA ; 0.0 ; 0.0");
-        assert!(matches!(read_ahead, Ok(Line::Record(r)) if r.flags == Flags::SPECULATIVE), "{read_ahead:?}");
-        assert_eq!(load.line(b"some words"), Err(Reason::NotANumber));
-        assert_eq!(load.line(b"1.0 ; 3"), Err(Reason::FieldsMissing));
-        assert_eq!(load.line(b"1.0 ; 3 ; 8388608 ; R"), Err(Reason::OutOfRange));
-    }
-
-    #[test]
-    fn a_file_without_preamble_is_read_from_its_first_line() {
-        let mut load = Csv::known(&Known::LOAD, 4096, TimeUnit::S);
-        assert!(matches!(load.line(b"0.5;8;16;R;0.0;0.0"), Ok(Line::Record(r)) if r.length == 8192));
     }
 }

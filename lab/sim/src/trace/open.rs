@@ -9,7 +9,7 @@ use super::origin::Origin;
 use super::records::Records;
 use super::sorted::Sorted;
 use super::{Error, Format, Options, Reader, TimeUnit};
-use super::{blkparse, blktrace, dxt, fio, msr, native, oracle, vscsi};
+use super::{blkparse, blktrace, dxt, fio, load, msr, native, oracle, vscsi};
 use std::path::Path;
 
 /// Opens a trace.
@@ -54,6 +54,7 @@ pub(super) fn read(mut bytes: Bytes, options: &Options, alone: bool) -> Result<B
         Format::OracleGeneral => done(Records::new(bytes, oracle::OracleGeneral { block_bytes }, o.lenient, origin), o),
         Format::Blktrace => done(Records::new(bytes, blktrace::Blktrace::new(o.action), o.lenient, origin), o),
         Format::Msr => done(Records::new(bytes, Lines::of(msr::Msr::new()), o.lenient, origin), o),
+        Format::Load => done(Records::new(bytes, Lines::of(load::Load::default()), o.lenient, origin), o),
         Format::Blkparse => {
             done(Records::new(bytes, Lines::of(blkparse::Blkparse::new(o.action)), o.lenient, origin), o)
         }
@@ -63,7 +64,6 @@ pub(super) fn read(mut bytes: Bytes, options: &Options, alone: bool) -> Result<B
         Format::Disksim => known(bytes, &Known::DISKSIM, o.time_unit.unwrap_or(TimeUnit::Ns)),
         Format::Arc => known(bytes, &Known::ARC, TimeUnit::S),
         Format::Lirs => known(bytes, &Known::LIRS, TimeUnit::S),
-        Format::Load => known(bytes, &Known::LOAD, TimeUnit::S),
         Format::Tencent => known(bytes, &Known::TENCENT, TimeUnit::S),
         Format::Systor => known(bytes, &Known::SYSTOR, TimeUnit::S),
         Format::Csv => {
