@@ -55,7 +55,8 @@ pub struct Info {
     pub drains: bool,
     /// Random name in its state directory. The lock of that directory makes it unique among live nodes.
     pub own: String,
-    /// How other nodes connect to it.
+    /// Addresses and key for connections of other nodes; empty for a node that ended before format 6.
+    #[serde(default)]
     pub contact: Contact,
 }
 

@@ -118,3 +118,14 @@ fn a_number_whose_list_is_lost_is_over_by_its_name() {
     assert!(leases.expel(Node(7), None).unwrap(), "so that somebody can lead");
     assert_eq!(leases.expel(Node(alive.0 + 1), None), Err(Errno::NOENT), "that one was never there");
 }
+
+#[test]
+fn the_text_of_a_node_that_ended_before_nodes_had_addresses_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (leases, _) = with_past(dir.path(), 1);
+    let over = dir.path().join("nodes/1.over");
+    let mut text: serde_json::Value = serde_json::from_slice(&std::fs::read(&over).unwrap()).unwrap();
+    text.as_object_mut().unwrap().remove("contact").expect("it has one");
+    std::fs::write(&over, text.to_string()).unwrap();
+    assert_eq!(leases.info_of_over(Node(1)).expect("read").own, "n1");
+}
