@@ -8,12 +8,12 @@ use engine::volume::{Followed, Volume};
 use meta::messages::{Member, Message, Packet, Talk};
 use meta::state::Told;
 use object::workers::Pool;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use policy::TargetId;
 use policy::cluster::Node;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Pause after a failure to listen.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
@@ -105,32 +105,50 @@ impl Nodes {
     }
 }
 
+/// Interval of scans for clients with unknown keys. Any process that reaches the port can be such a client, and a scan
+/// loads the shared file system for some seconds.
+const STRANGERS_EVERY: Duration = Duration::from_secs(120);
+
 /// The nodes that this one knows by their leases, for its links.
-struct Known<R>(Weak<Nodes>, R);
+struct Known<R> {
+    nodes: Weak<Nodes>,
+    receive: R,
+    /// Time of the last scan for a client with an unknown key.
+    stranger_at: Mutex<Option<Instant>>,
+}
 
 impl<R> Known<R> {
-    /// The node of which this holds. If its lease was not read yet, a scan begins.
-    fn find(&self, holds: impl Fn(&Info) -> bool) -> Option<Info> {
-        let nodes = self.0.upgrade()?;
+    /// The node of which this holds. If its lease was not read yet, a scan begins where `may_scan` allows it.
+    fn find(&self, holds: impl Fn(&Info) -> bool, may_scan: impl FnOnce() -> bool) -> Option<Info> {
+        let nodes = self.nodes.upgrade()?;
         let found = nodes.leases.find(holds);
-        if found.is_none() {
+        if found.is_none() && may_scan() {
             nodes.asks.store(true, Ordering::Release);
         }
         found
+    }
+
+    fn may_scan_for_stranger(&self) -> bool {
+        let mut at = self.stranger_at.lock();
+        let is_due = at.is_none_or(|at| at.elapsed() >= STRANGERS_EVERY);
+        if is_due {
+            *at = Some(Instant::now());
+        }
+        is_due
     }
 }
 
 impl<R: Fn(&str, Packet) + Send + Sync> Peers for Known<R> {
     fn contact(&self, name: &str) -> Option<Contact> {
-        self.find(|info| info.own == name).map(|info| info.contact)
+        self.find(|info| info.own == name, || true).map(|info| info.contact)
     }
 
     fn name_of(&self, key: &str) -> Option<String> {
-        self.find(|info| info.contact.key == key).map(|info| info.own)
+        self.find(|info| info.contact.key == key, || self.may_scan_for_stranger()).map(|info| info.own)
     }
 
     fn receive(&self, from: &str, packet: Packet) {
-        (self.1)(from, packet);
+        (self.receive)(from, packet);
     }
 }
 
@@ -142,7 +160,8 @@ impl Nodes {
         receive: impl Fn(&str, Packet) + Send + Sync + 'static,
     ) -> Result<()> {
         let Some(socket) = self.socket.lock().take() else { return Ok(()) };
-        self.links.start(socket, Arc::new(Known(Arc::downgrade(self), receive)), threads)
+        let known = Known { nodes: Arc::downgrade(self), receive, stranger_at: Mutex::default() };
+        self.links.start(socket, Arc::new(known), threads)
     }
 }
 
