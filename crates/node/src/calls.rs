@@ -6,7 +6,8 @@
 //!                   <------ Serves ---- is it being served, or how far
 //!                   <------ Answer ---- kept for a while: it may get lost
 //! ```
-//! Messages take the connection between the two nodes (`nodes::links`) and get lost if it breaks. Each side gives up after a span without a message from the other. One thread repeats all requests of this node.
+//! Messages take the connection between the two nodes (`nodes::links`) and get lost if it breaks. Each side gives up
+//! after a span without a message from the other. One thread repeats all requests of this node.
 
 mod made;
 mod served;
@@ -241,13 +242,16 @@ impl Calls {
 
     fn no_answer(&self, to: &To) -> Problem {
         let why = to.address(self.leader()).and_then(|to| self.talk.unreachable(&to));
-        match why {
-            Some(why) => Problem::new(exit::NO_DAEMON, format!("the other node cannot be reached: {why}"))
-                .try_this("look at the network between the nodes; a firewall needs the port of `nodes_listen`"),
-            None => Problem::new(exit::NO_DAEMON, "the other node does not answer")
-                .so("the change may have been made all the same")
-                .try_this("`entrepot node list` shows which nodes are there; try again"),
-        }
+        let (cause, next) = match why {
+            Some(why) => (
+                format!("the other node cannot be reached: {why}"),
+                "look at the network between the nodes; a firewall needs the port of `nodes_listen`",
+            ),
+            None => {
+                ("the other node does not answer".into(), "`entrepot node list` shows which nodes are there; try again")
+            }
+        };
+        Problem::new(exit::NO_DAEMON, cause).so("the change may have been made all the same").try_this(next)
     }
 }
 
