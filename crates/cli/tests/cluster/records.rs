@@ -41,3 +41,41 @@ fn records_that_several_nodes_write_at_once_are_all_there() {
     println!("five files that outgrew their stubs in {:.1?}", began.elapsed());
     are_in_order(&nodes);
 }
+
+/// [S-330]
+#[test]
+fn growth_shows_at_once_to_its_writer_and_to_readers() {
+    let Some(hosts) = hosts() else { return };
+    let shared = Shared::of_all(&hosts);
+    let nodes = shared.up();
+    nodes[0].new_file("grows");
+    let path = format!("{}/grows", nodes[0].at);
+    let mut agents: Vec<Agent<'_>> = nodes.iter().map(|node| Agent::of_user(node.host)).collect();
+    let size = || Call::SizeOf { of: "f".into() };
+    let mut end = 0;
+    let mut grow = |agent: &mut Agent<'_>, byte: u8| {
+        let write = Call::Write { of: "f".into(), offset: Some(end as u64), byte, len: RECORD };
+        assert_eq!(agent.ok(write), RECORD);
+        end += RECORD;
+        assert_eq!(agent.ok(size()), end, "after record {byte}");
+        end
+    };
+    agents[0].open(&path, "f");
+    for byte in 1..4 {
+        grow(&mut agents[0], byte);
+    }
+    agents[1..].iter_mut().for_each(|agent| agent.open(&path, "f"));
+    for byte in 4..20 {
+        let end = grow(&mut agents[usize::from(byte) % 3], byte);
+        for agent in &mut agents {
+            let last = Call::Read { of: "f".into(), offset: (end - RECORD) as u64, len: 2 * RECORD };
+            assert_eq!(agent.ok(last), serde_json::json!([[byte, RECORD]]));
+        }
+    }
+    agents.iter_mut().for_each(|agent| drop(agent.ok(Call::Sync { of: "f".into() })));
+    for agent in &mut agents {
+        assert_eq!(agent.ok(size()), 19 * RECORD);
+        assert_eq!(agent.ok(Call::Size { path: path.clone() }), 19 * RECORD);
+    }
+    are_in_order(&nodes);
+}

@@ -398,6 +398,11 @@ impl File {
         }
     }
 
+    /// Known size under the present hold: at least that of the stub, which gets it later. 0 without a hold.
+    pub fn held_size(&self) -> u64 {
+        self.holds().and_then(|holds| self.right_now(holds, Use::Read)).map_or(0, |_| self.size())
+    }
+
     /// Purpose of a write up to `end`.
     fn usage_up_to(&self, end: u64) -> Use {
         if end > self.size.load(Ordering::Acquire) { Use::Grow } else { Use::Write }

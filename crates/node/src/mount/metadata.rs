@@ -237,9 +237,10 @@ fn is_single(placement: &Placement) -> bool {
 impl Server {
     fn shown_open(&self, open: &Open, stat: &mut Stat) {
         let (size, modified_ns) = open.file.size_and_modified_ns();
-        if !open.file.is_shared() {
-            stat.st_size = size as i64; // else the stub has it
-        }
+        stat.st_size = match open.file.is_shared() {
+            true => stat.st_size.max(open.file.held_size() as i64), // other nodes write their sizes into the stub
+            false => size as i64,
+        };
         if !open.file.is_in_stub() {
             self.with_objects(open.id, stat);
         }
