@@ -7,7 +7,7 @@
 //! Readers are not waited for: a hold that is lowered beside a read makes its result invalid. All else runs with `io`
 //! held, so that `Drain` waits for it. The size reaches the stub later: at a recall, sync, close, or after a second.
 //!
-//! Under a mode that caches, size and layout are those of memory. Under `Write` the size in the stub may have grown.
+//! Under a mode that caches, size and layout are those of memory. Under `Write` stub and objects show the size together.
 
 mod change;
 mod content;
@@ -86,14 +86,17 @@ struct State {
     searched: bool,
     /// Whether the inode is gone, so that no newer layout comes than the loaded one.
     removed: bool,
-    /// Whether the size in the stub is smaller than the acknowledged one.
-    behind: bool,
+    /// Size of the stub when this node last read or set it.
+    in_stub: u64,
+    /// Acknowledged end of this node's writes that the stub lacks.
+    behind: Option<u64>,
     /// Whether a failed write left bytes beyond the end.
     dirty: bool,
     /// Number of this node under which a truncation failed and may have left its mark, which another node would finish.
     stale_cut: Option<Node>,
-    /// Whether the stub had the mark of a truncation that did not cut it.
+    /// Whether the stub had the mark of a truncation, and of one that did not cut it. Under a hold no other comes.
     marked: bool,
+    uncut: bool,
     /// Whether the file is in the list of those with something of this to be settled.
     listed: bool,
     change: Change,
@@ -104,13 +107,13 @@ impl State {
     /// Under a new number of the node: other nodes have settled the size of the lost one.
     fn drop_what_others_settled(&mut self, node: Node) {
         if self.basis.is_some_and(|basis| basis.node < node) {
-            (self.behind, self.dirty) = (false, false);
+            (self.behind, self.dirty) = (None, false);
         }
     }
 
     /// Whether nothing is left to be set or cut later.
     fn is_settled(&self) -> bool {
-        !(self.behind || self.dirty || self.stale_cut.is_some())
+        !(self.behind.is_some() || self.dirty || self.stale_cut.is_some())
     }
 
     /// Whether the state was loaded under this number of the node.
@@ -133,13 +136,18 @@ impl Held {
     /// Whether the mark of a truncation that did not cut the stub may be there.
     pub fn has_stale_cut(&self) -> bool {
         let state = self.state.lock();
-        state.marked || state.stale_cut.is_some()
+        state.uncut || state.stale_cut.is_some()
     }
 
     /// Records that no bytes lie beyond the end, and no mark of a truncation is there.
     pub fn cleaned(&self) {
         let mut state = self.state.lock();
-        (state.dirty, state.stale_cut, state.marked) = (false, None, false);
+        (state.dirty, state.stale_cut, state.uncut) = (false, None, false);
+    }
+
+    /// Records the size that this node has set in the stub.
+    pub fn set_in_stub(&self, size: u64) {
+        self.state.lock().in_stub = size;
     }
 
     /// Lets waiting operations try again.
@@ -322,11 +330,12 @@ impl File {
         let clean = cut.is_none() && !state.dirty && loaded.is_some_and(|(_, stamp)| stamp != 0);
         let behind = state.behind;
         (state.loaded, state.searched) = (loaded, false);
-        state.marked = cut.is_some_and(|cut| cut < size);
+        state.in_stub = size;
+        (state.marked, state.uncut) = (cut.is_some(), cut.is_some_and(|cut| cut < size));
         drop(state);
         self.tail_clean.store(clean || layout.is_none(), Ordering::Release);
         let known = self.size.load(Ordering::Acquire);
-        let size = if behind { size.max(known) } else { size };
+        let size = size.max(behind.unwrap_or(0));
         let _cut = (size < known).then(|| self.cuts.begin());
         self.set_known_size(size);
         Ok(())
@@ -347,22 +356,23 @@ impl File {
         Ok(())
     }
 
-    /// Updates the size beside other writers, for a use up to `end`. They only make the file longer.
+    /// Updates the size beside other writers, for a use up to `end`. They only make the file longer, and set the size of
+    /// the stub later.
     fn take_longer_size(&self, holds: &Holds, right: &Right, end: u64) -> Result<()> {
         if right.permit.mode.caches() || end <= self.size.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut size = self.stub.size()?;
+        let in_stub = self.stub.size()?;
+        self.size.fetch_max(in_stub, Ordering::AcqRel);
+        let marked = {
+            let mut state = self.held.state.lock();
+            state.in_stub = state.in_stub.max(in_stub);
+            state.marked
+        };
         // Bytes beyond the end of a truncation do not count.
-        let Permit { behind, unfinished, .. } = right.permit;
-        if (behind || unfinished) && self.stub.cut_to()?.is_none() {
-            match self.size_of_objects(holds) {
-                Ok(shown) => size = size.max(shown),
-                Err(error) if behind => return Err(error),
-                Err(error) => tracing::debug!("what a node that is over has left is not known now: {error}"),
-            }
+        if self.layout().is_some() && !(marked && self.stub.cut_to()?.is_some()) {
+            self.size.fetch_max(self.size_of_objects(holds)?, Ordering::AcqRel);
         }
-        self.size.fetch_max(size, Ordering::AcqRel);
         Ok(())
     }
 
@@ -378,7 +388,10 @@ impl File {
     pub(super) fn begin_writing(&self, end: u64) -> Result<()> {
         let Some(holds) = self.holds() else { return Ok(()) };
         let right = self.right(holds, Use::Write)?;
-        self.take_longer_size(holds, &right, end)?;
+        // Elsewhere a write beyond the known size is growth, although another node may have written there.
+        if !right.permit.grows || self.has_payers() {
+            self.take_longer_size(holds, &right, end)?;
+        }
         self.right(holds, self.usage_up_to(end)).map(drop)
     }
 
@@ -411,7 +424,10 @@ impl File {
     /// Updates the state in memory, as for an open.
     pub(super) fn refresh_held(&self, holds: &Holds, usage: Use) -> Result<()> {
         let right = self.right(holds, usage)?;
-        self.take_longer_size(holds, &right, u64::MAX)?;
+        match self.take_longer_size(holds, &right, u64::MAX) {
+            Err(Error::Busy(why)) => tracing::debug!("a file may be longer than it seems: {why}"),
+            taken => taken?,
+        }
         if !right.permit.mode.caches() {
             self.forget_all();
         }

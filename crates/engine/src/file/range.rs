@@ -46,8 +46,14 @@ impl File {
         self.watch_range(self.size(), end - self.size());
         self.clean_tail_in()?;
         self.will_outgrow_stub(end)?;
-        self.extend_to(end)?;
+        self.extend_without_bytes(end)?;
         self.follow_growth(end)
+    }
+
+    /// Extends the file by a hole, whose size no object shows to other nodes. The caller has the file alone.
+    fn extend_without_bytes(&self, end: u64) -> Result<()> {
+        self.extend_to(end)?;
+        self.holds().map_or(Ok(()), |holds| self.settle_size_alone(holds))
     }
 
     /// Reserves space for a range, growing the file unless `keep_size`. Small files keep their bytes in the stub, where
@@ -87,7 +93,7 @@ impl File {
         self.settle_missed(&view, missed, end)?;
         if !keep_size {
             self.watch_range(self.size().min(end), end.saturating_sub(self.size()));
-            self.extend_to(end)?;
+            self.extend_without_bytes(end)?;
             self.was_modified();
             self.follow_growth(end)?;
         }

@@ -76,6 +76,7 @@ impl File {
         let set = || self.after_stub_change(self.stub.set_size(size));
         self.charged(self.size.load(Ordering::Acquire), size, set)?;
         self.size.store(size, Ordering::Release);
+        self.held.set_in_stub(size);
         self.stub_lost.cut(0, size);
         Ok(cut)
     }

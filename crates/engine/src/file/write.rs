@@ -6,6 +6,7 @@ use super::{File, MirrorWrites, View, target_error};
 use crate::{Error, Result};
 use object::target::TargetError;
 use policy::TargetId;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -203,12 +204,30 @@ impl File {
 
     /// Writes without obstacles. The caller holds `io`.
     pub(super) fn write_in(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_beyond(view, offset, data)?;
+        let end = offset + data.len() as u64;
+        for start in self.ordered_starts(view, offset..end).windows(2) {
+            let part = (start[0] - offset) as usize..(start[1] - offset) as usize;
+            self.write_beyond(view, start[0], &data[part])?;
+        }
         if view.layout.is_some() {
-            self.extend_to(offset + data.len() as u64)?;
+            self.extend_to(end)?;
             self.was_modified();
         }
         Ok(())
+    }
+
+    /// Starts of the parts of a write that have to reach the objects one after another, and its end. Beside other writers
+    /// the end of the objects is that of the file, so no part may be there before the bytes ahead of it.
+    fn ordered_starts(&self, view: &View, range: Range<u64>) -> Vec<u64> {
+        let mut starts = vec![range.start, range.end];
+        let beside = || self.holds().is_some_and(|holds| !holds.is_exclusive(self.key()));
+        if let Some(layout) = view.layout.as_ref().filter(|_| range.end > self.size() && beside()) {
+            let pieces = |mirror: usize| layout.mirrors[mirror].pieces(mirror, range.start, range.end - range.start);
+            starts.extend(view.in_sync().flat_map(pieces).map(|piece| piece.file_offset));
+            starts.sort_unstable();
+            starts.dedup();
+        }
+        starts
     }
 
     /// Writes without extending the file, if the bytes are in objects. The caller holds `io`.
@@ -269,6 +288,7 @@ impl File {
     /// Extends the file to at least `end`. The caller holds `io`.
     pub(super) fn extend_to(&self, end: u64) -> Result<()> {
         if end <= self.size.load(Ordering::Acquire) {
+            self.defer_end(end);
             return Ok(());
         }
         let extend = self.extend.lock();

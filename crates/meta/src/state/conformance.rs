@@ -4,7 +4,7 @@ use super::{JournalEntry, State};
 use object::target::State as TargetState;
 use policy::Time;
 use policy::cluster::Node;
-use policy::holders::table::{Answer, Caller, Mode, Others, Request, Run};
+use policy::holders::table::{Answer, Caller, Mode, Request, Run};
 use policy::{FileId, ObjectId, TargetId};
 
 /// Runs the suite on an empty store.
@@ -199,10 +199,10 @@ fn a_file_is_held_and_released(state: &dyn State) {
     ask(Request::Register { not_after });
     assert_eq!(ask(Request::Open { members: [Node(1)].into() }), Answer::Done);
     ask(Request::Trust);
-    let granted = Answer::Granted { mode: Mode::Exclusive, generation: 0, newest: false, others: Others::Settled };
+    let granted = Answer::Granted { mode: Mode::Exclusive, generation: 0, newest: false, unheld: false };
     assert_eq!(ask(Request::Admit { key: u64::MAX, number: 1, writes: true }), granted);
     assert_eq!(ask(Request::Lower { key: u64::MAX, number: 1, mode: None, generation: Some(3) }), Answer::Done);
-    let again = Answer::Granted { mode: Mode::Read, generation: 3, newest: true, others: Others::Settled };
+    let again = Answer::Granted { mode: Mode::Read, generation: 3, newest: true, unheld: false };
     assert_eq!(ask(Request::Admit { key: u64::MAX, number: 2, writes: false }), again);
     assert_eq!(ask(Request::Lower { key: u64::MAX, number: 2, mode: None, generation: None }), Answer::Done);
     let Answer::Session { opened: true, suspect: false, lapsed: None, .. } = ask(Request::Renew { not_after }) else {

@@ -110,10 +110,6 @@ pub struct Permit {
     pub generation: u64,
     /// Whether the file may grow, with its size set later. Not before a `Settle` if a truncation is marked.
     pub grows: bool,
-    /// Whether the objects may show a larger size than the stub: a node that may be over held the file alone.
-    pub behind: bool,
-    /// Whether the objects may show bytes that were not acknowledged: a node that is over wrote the file beside this one.
-    pub unfinished: bool,
 }
 
 /// Step that the driver carries out for one file.

@@ -7,7 +7,8 @@
 //! ```
 //! **Modes.** Several nodes may hold a file for `Read`, or several for `Write`, or one for `Exclusive`. `Read` and
 //! `Exclusive` *cache*: size and content are used without a look at the shared file system. `Write` caches nothing, so
-//! it is the mode of every file that one node writes and another uses. `Open` gives no right: it keeps the objects of a
+//! it is the mode of every file that one node writes and another uses. The objects of such a file show its size: its
+//! stub gets it later. `Open` gives no right: it keeps the objects of a
 //! removed file.
 //!
 //! **Sessions.** A member without a session may hold files that the table does not show. So while one exists, no mode
@@ -30,7 +31,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use request::{Answer, Others, Request};
+pub use request::{Answer, Request};
 
 use crate::cluster::Node;
 use crate::time::Time;
@@ -374,10 +375,9 @@ impl Table {
             return Answer::Recall { nodes, mode: Mode::Write };
         }
         let (generation, newest) = (entry.generation, entry.newest);
-        let is_behind = entry.holds.iter().any(|(other, (hold, _))| *other != node && hold.mode == Mode::Exclusive);
         entry.holds.insert(node, (Hold { mode, number }, caller.link));
         self.put(now, key, entry);
-        Answer::Granted { mode, generation, newest, others: Others::of(unheld, is_behind) }
+        Answer::Granted { mode, generation, newest, unheld }
     }
 
     /// The mode of another node's hold by now: modes that cache end with the session.
@@ -420,7 +420,7 @@ impl Table {
 
     fn claim(&mut self, now: Time, caller: Caller, key: u64, number: u64, generation: u64) -> Answer {
         let node = caller.node;
-        let others = Others::of(self.is_unheld(now, key), false);
+        let unheld = self.is_unheld(now, key);
         let mut entry = self.entry(key);
         match entry.claim {
             Some((claim, _)) if claim.node != node => return Answer::Claimed(claim.node),
@@ -445,7 +445,7 @@ impl Table {
             true if generation == 0 => {
                 entry.claim = None;
                 entry.holds.insert(node, (Hold { mode: Mode::Exclusive, number }, caller.link));
-                Answer::Granted { mode: Mode::Exclusive, generation: entry.generation, newest: entry.newest, others }
+                Answer::Granted { mode: Mode::Exclusive, generation: entry.generation, newest: entry.newest, unheld }
             }
             true => Answer::Drained { unsettled: entry.unsettled },
         };
@@ -472,7 +472,7 @@ impl Table {
         }
         self.put(now, key, entry);
         match keeps {
-            true => Answer::Granted { mode, generation, newest: false, others: Others::Settled },
+            true => Answer::Granted { mode, generation, newest: false, unheld: false },
             false => Answer::Done,
         }
     }

@@ -214,7 +214,7 @@ impl Holds {
     }
 
     /// Whether no other node uses a file.
-    pub(super) fn is_exclusive(&self, key: u64) -> bool {
+    pub(in crate::file) fn is_exclusive(&self, key: u64) -> bool {
         self.exclusive(key).is_some()
     }
 

@@ -1,5 +1,5 @@
-//! Sizes of files that this node makes longer. Under an exclusive hold memory is ahead of the stub, which gets the size at
-//! a recall, sync, close, or after a while.
+//! Sizes of files that this node makes longer. Memory is ahead of the stub, which gets the size at a recall, sync, close,
+//! or after a while. Other nodes that write the file get it from the objects in between.
 
 use super::{Holds, State};
 use crate::file::File;
@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 const LATE: Time = Time::from_secs(1);
 
 impl File {
-    /// Makes the stub longer: later under an exclusive hold, at once beside other nodes. The caller holds `io`.
+    /// Makes the stub longer: later, or at once beside other nodes that would charge the same bytes. The caller holds
+    /// `io`.
     pub(in crate::file) fn set_longer_size(&self, holds: &Holds, end: u64) -> Result<()> {
-        let is_alone = holds.is_exclusive(self.key());
         let basis = self.held.state.lock().basis;
-        let Some(basis) = basis.filter(|_| !is_alone) else {
-            self.defer(holds, |state| state.behind = true);
+        let Some(basis) = basis.filter(|_| self.has_payers() && !holds.is_exclusive(self.key())) else {
+            self.defer(holds, |state| state.behind = state.behind.max(Some(end)));
             return Ok(());
         };
         // A size from a node whose lease ended would restore bytes that were cut since.
@@ -26,6 +26,16 @@ impl File {
             return Err(Error::Busy("this node has no lease now".into()));
         }
         self.stub.grow_to(end)
+    }
+
+    /// Defers the end of a write within a size that only the objects show. The node that made the file longer settles it,
+    /// unless its write fails and it cuts the bytes.
+    pub(in crate::file) fn defer_end(&self, end: u64) {
+        let Some(holds) = self.holds() else { return };
+        let is_behind = |state: &State| end > state.in_stub && state.behind.is_none_or(|own| end > own);
+        if self.layout().is_some() && is_behind(&self.held.state.lock()) {
+            self.defer(holds, |state| state.behind = state.behind.max(Some(end)));
+        }
     }
 
     /// A failed write left bytes beyond the end.
@@ -47,13 +57,13 @@ impl File {
     /// Sets the size of the stub to the acknowledged one. The hold stays, because the caller holds `io` or drains.
     /// Returns whether the stub has it.
     pub(in crate::file) fn settle_held(&self, holds: &Holds, node: Node) -> Result<bool> {
-        let (behind, dirty, stale_cut) = {
+        let (dirty, stale_cut) = {
             let mut state = self.held.state.lock();
             state.drop_what_others_settled(node);
             if state.is_settled() {
                 return Ok(true);
             }
-            (state.behind, state.dirty, state.stale_cut.is_some())
+            (state.dirty, state.stale_cut.is_some())
         };
         if !holds.has_lease(node) {
             return Ok(false);
@@ -62,11 +72,13 @@ impl File {
             self.remove_stale_cut()?;
         }
         let extend = self.extend.lock();
-        let size = self.size.load(Ordering::Acquire);
-        if behind {
+        let behind = self.held.state.lock().behind;
+        if let Some(end) = behind {
             let modified = self.modified.load(Ordering::Relaxed);
-            self.stub.grow_to(size).inspect(|()| self.stub_changed())?;
-            self.held.state.lock().behind = false;
+            self.stub.grow_to(end).inspect(|()| self.stub_changed())?;
+            let mut state = self.held.state.lock();
+            (state.behind, state.in_stub) = (state.behind.filter(|own| *own > end), state.in_stub.max(end));
+            drop(state);
             // The growth has set the time of the stub. A write long before keeps its own time.
             if (self.pool.clock)().since(Time(modified)) >= LATE {
                 self.settle_times()?;
@@ -99,7 +111,7 @@ impl File {
             self.defer(holds, |state| state.stale_cut = state.basis.map(|basis| basis.node));
         }
         let mut state = self.held.state.lock();
-        state.basis = state.basis.filter(|_| state.behind);
+        state.basis = state.basis.filter(|_| state.behind.is_some());
     }
 
     /// This node has the hold of its failed truncation, or a later one, so no other truncates the file.
@@ -119,7 +131,7 @@ impl File {
         let _io = self.io.read();
         let node = {
             let state = self.held.state.lock();
-            let basis = state.basis.filter(|_| state.behind || state.dirty).map(|basis| basis.node);
+            let basis = state.basis.filter(|_| state.behind.is_some() || state.dirty).map(|basis| basis.node);
             basis.or(state.stale_cut)
         };
         let (Some(node), Some(cluster)) = (node, self.cluster()) else { return Ok(()) };

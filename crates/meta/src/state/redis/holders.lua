@@ -194,11 +194,8 @@ local released_at, newest
 if not value then released_at, newest = released(key) end
 local entry, unheld = read(value, newest), is_unheld(value, released_at) and '1' or '0'
 local number = tonumber(ARGV[8] or '0')
--- Other holders: 0 settled, 1 none lately, 2 one without a session may have made the file longer.
 local function granted(mode)
-  local others = unheld
-  for _, hold in ipairs(entry.holds) do if hold.node ~= node and hold.mode == 3 then others = '2' end end
-  return {'granted', text(mode), text(entry.generation), entry.newest and '1' or '0', others}
+  return {'granted', text(mode), text(entry.generation), entry.newest and '1' or '0', unheld}
 end
 
 if request == 'reclaim' then

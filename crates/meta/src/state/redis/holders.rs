@@ -17,7 +17,7 @@ use object::volume_id::unique;
 use policy::Time;
 use policy::cluster::Node;
 use policy::holders::node::Config;
-use policy::holders::table::{Answer, Caller, Mode, Others, PARTS, Request, Run};
+use policy::holders::table::{Answer, Caller, Mode, PARTS, Request, Run};
 use redis::{ErrorKind, ServerErrorKind, cmd};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -122,11 +122,11 @@ fn decode(words: &[String]) -> Option<Answer> {
         ["lapsed", of] => Answer::Lapsed(node(of)?),
         ["claimed", of] => Answer::Claimed(node(of)?),
         ["drained", unsettled] => Answer::Drained { unsettled: unsettled == "1" },
-        ["granted", to, generation, newest, others] => Answer::Granted {
+        ["granted", to, generation, newest, unheld] => Answer::Granted {
             mode: mode(to)?,
             generation: generation.parse().ok()?,
             newest: newest == "1",
-            others: *[Others::Settled, Others::NoneLately, Others::Behind].get(others.parse::<usize>().ok()?)?,
+            unheld: unheld == "1",
         },
         ["session", at, opened, suspect, lapsed] => Answer::Session {
             at: Time::from_millis(at.parse().ok()?),

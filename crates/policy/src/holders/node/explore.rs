@@ -193,6 +193,8 @@ fn a_file_made_longer_beside_readers_and_a_change() {
     holds(1, [&[LONGER, CLOSE], &[READ_1, READ_1], &[WRITE]], NONE);
     holds(1, [&[LONGER, CLOSE], &[READ_1, READ_1], &[]], NONE);
     holds(1, [&[LONGER], &[MOVE], &[READ_1]], NONE);
+    holds(1, [&[LONGER], &[OTHER, READ_1], &[]], NONE);
+    deep(1, [&[WRITE, LONGER], &[OTHER, READ_1], &[READ_1]], NONE);
 }
 
 #[test]
@@ -226,6 +228,7 @@ fn a_node_that_freezes_beside_a_change() {
 fn a_node_that_freezes_while_sizes_change() {
     holds(1, [&[APPEND], &[LATER], &[]], Faults { freezes: 1, ..NONE });
     holds(1, [&[LATER], &[READ_1], &[]], Faults { freezes: 1, ..NONE });
+    deep(1, [&[LONGER], &[OTHER, READ_1], &[]], Faults { freezes: 1, ..NONE });
     holds(2, [&[CUT], &[READ_1], &[]], Faults { freezes: 1, ..NONE });
     deep(2, [&[CUT], &[LONGER], &[]], Faults { freezes: 1, ..NONE });
 }
@@ -234,6 +237,7 @@ fn a_node_that_freezes_while_sizes_change() {
 fn a_node_that_crashes() {
     holds(2, [&[CUT], &[LONGER], &[]], Faults { crashes: 1, ..NONE });
     holds(1, [&[LATER], &[MOVE], &[]], Faults { crashes: 1, ..NONE });
+    holds(1, [&[LONGER], &[OTHER, READ_1], &[]], Faults { crashes: 1, ..NONE });
     holds(1, [&[WRITE, MOVE_1], &[MOVE], &[]], Faults { crashes: 1, ..NONE });
     deep(1, [&[LATER], &[READ_1], &[APPEND]], Faults { crashes: 1, ..NONE });
 }
@@ -343,6 +347,12 @@ fn guilty_with_a_cache_that_is_used_in_a_lower_mode() {
 }
 
 #[test]
+fn guilty_with_a_size_of_the_stub_that_is_believed() {
+    let end = "a reader finds the end of the file before what was closed";
+    convicts(Guilt::BelievesStub, 1, [&[LONGER], &[READ_1, READ_1], &[]], NONE, end);
+}
+
+#[test]
 fn guilty_with_a_list_that_is_believed() {
     convicts(Guilt::BelievesList, 1, [&[WRITE], &[MOVE], &[]], Faults { short: 1, ..NONE }, LOST);
 }
@@ -398,12 +408,6 @@ fn guilty_with_a_holder_that_is_forgotten_at_once() {
 #[test]
 fn guilty_with_a_generation_that_a_claim_leaves_in_the_table() {
     convicts(Guilt::KeepsGeneration, 1, [&[CREATE, WRITE], &[MOVE, OTHER], &[]], NONE, LOST);
-}
-
-#[test]
-fn guilty_with_a_hold_that_is_registered_as_lowered_before_the_size_is_set() {
-    let end = "a reader finds the end of the file before what was closed";
-    convicts(Guilt::RegistersLower, 1, [&[LATER], &[READ_1], &[]], Faults { partitions: 1, ..NONE }, end);
 }
 
 #[test]

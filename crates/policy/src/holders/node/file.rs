@@ -1,7 +1,7 @@
 //! One file of a node: its hold, what the engine wants, and the task under way.
 
 use super::{Config, Mode, Permit, Request, Use};
-use crate::holders::table::{Hold, Others};
+use crate::holders::table::Hold;
 use crate::time::Time;
 use std::collections::BTreeSet;
 
@@ -144,12 +144,6 @@ pub(super) struct File {
     /// The highest mode that the table may show for the hold.
     shown: Option<Mode>,
     pub(super) provisional: bool,
-    /// Whether the size of the stub may be too small under the hold.
-    behind: bool,
-    /// Whether another node that is over may have written beyond the size under a hold beside this one.
-    unfinished: bool,
-    /// Whether this node may have made the file longer than its stub under an exclusive hold that ended by itself.
-    ahead: bool,
     /// Generation that the operations use.
     pub(super) layout: Option<u64>,
     /// Generation that the table named at the admission; 0: none.
@@ -263,14 +257,7 @@ impl File {
     }
 
     /// Takes the hold that the table has admitted.
-    pub(super) fn granted(
-        &mut self,
-        mode: Mode,
-        number: u64,
-        (generation, newest): (u64, bool),
-        others: Others,
-        caches: bool,
-    ) {
+    pub(super) fn granted(&mut self, mode: Mode, number: u64, (generation, newest): (u64, bool), caches: bool) {
         // A cache is filled after the admission.
         self.new.ends();
         let same = self.layout.filter(|_| !mode.caches() && self.hold.is_some_and(|hold| hold.mode > Mode::Open));
@@ -280,7 +267,7 @@ impl File {
         // A file without objects has no record.
         let known = if newest && generation == 0 { Some(0) } else { same };
         (self.layout, self.hint, self.newest, self.provisional) = (known, generation, newest, false);
-        (self.first_use, self.behind, self.unfinished) = (FirstUse::Awaited, others == Others::Behind, false);
+        self.first_use = FirstUse::Awaited;
         if self.recall == Some(Mode::Write) {
             self.recall = None;
         }
@@ -289,12 +276,6 @@ impl File {
     pub(super) fn granted_provisionally(&mut self, number: u64, generation: u64) {
         self.hold = Some(Hold { mode: Mode::Write, number });
         (self.layout, self.provisional, self.shown) = (Some(generation), true, None);
-        // A node that is over may have made the file longer.
-        self.behind = true;
-    }
-
-    pub(super) fn other_is_over(&mut self) {
-        self.unfinished |= self.hold.is_some_and(|hold| hold.mode == Mode::Write);
     }
 
     /// The session has begun: the table shows what was registered.
@@ -307,7 +288,6 @@ impl File {
     /// A mode that caches ends by itself.
     pub(super) fn stop_caching(&mut self) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.mode.caches()) {
-            self.ahead |= hold.mode == Mode::Exclusive && self.first_use == FirstUse::Over;
             hold.mode = Mode::Write;
             self.new.ends();
         }
@@ -347,16 +327,13 @@ impl File {
         if self.hold.is_none() && self.owes.take().is_some() && self.task == Task::Lower {
             self.task = Task::Idle;
         }
-        // Others wait until the size is settled.
-        let hold = self.hold.map(|hold| if self.ahead { Hold { mode: Mode::Exclusive, ..hold } } else { hold });
-        shown.then_some(Request::Reclaim { key, hold, claim })
+        shown.then_some(Request::Reclaim { key, hold: self.hold, claim })
     }
 
     pub(super) fn permit(&self, usage: Use) -> Option<Permit> {
         let (hold, generation) = (self.hold?, self.layout?);
         let (number, mode) = (hold.number, hold.mode);
-        let (grows, behind, unfinished) = (!self.provisional, self.behind, self.unfinished);
-        let permit = Permit { number, mode, generation, grows, behind, unfinished };
+        let permit = Permit { number, mode, generation, grows: !self.provisional };
         (self.serves(usage) && !self.blocked && self.lowers().is_none()).then_some(permit)
     }
 
@@ -382,12 +359,10 @@ impl File {
 
     /// The mode to which a recall lowers the hold, if it is higher.
     pub(super) fn lowers(&self) -> Option<Option<Mode>> {
-        let (hold, ahead) = (self.hold?, self.ahead.then_some(Mode::Write));
-        let recall = self.recall.filter(|_| self.first_use == FirstUse::Over);
-        let mode = recall.into_iter().chain(ahead).min()?;
+        let mode = self.recall.filter(|_| self.first_use == FirstUse::Over)?;
         let to = if self.handles == 0 { None } else { Some(mode) };
-        let shown = self.shown.max(Some(hold.mode));
-        (to < shown || self.ahead).then_some(to)
+        let shown = self.shown.max(Some(self.hold?.mode));
+        (to < shown).then_some(to)
     }
 
     /// Ends a recall that asks for nothing.
@@ -427,7 +402,6 @@ impl File {
             (self.layout, self.newest) = (None, false);
         }
         (self.shown, self.blocked, self.recall, self.provisional) = (to, false, None, false);
-        self.ahead = false;
         self.first_use = FirstUse::Over;
         self.new.ends();
     }
@@ -444,8 +418,7 @@ impl File {
         let first = if let FirstUse::Until(until) = self.first_use { Some(until) } else { None };
         let first = first.filter(|_| self.recall.is_some() && self.task == Task::Idle);
         let unused = unused.map(|closed| closed + config.unused);
-        let ahead = (self.ahead && self.task == Task::Idle).then_some(Time::ZERO);
-        self.retry.or(ahead).into_iter().chain(unused).chain(first).min().filter(|_| !self.pending)
+        self.retry.into_iter().chain(unused).chain(first).min().filter(|_| !self.pending)
     }
 
     pub(super) fn is_busy(&self) -> bool {

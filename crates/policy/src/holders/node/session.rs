@@ -126,7 +126,6 @@ impl Holder {
     pub(super) fn over(&mut self, node: Node) {
         self.session.gone.insert(node);
         self.lapsed(node);
-        self.files.values_mut().for_each(|file| file.other_is_over());
     }
 
     /// A member without a session keeps others waiting: removes it if it is over.

@@ -2,7 +2,6 @@
 
 use super::file::{Claiming, File, Find, Lowered, Purpose, Stage, Task};
 use super::{Action, Answer, Created, Holder, Mode, Request, Step, Use};
-use crate::holders::table::Others;
 use crate::time::Time;
 
 impl Holder {
@@ -94,18 +93,18 @@ impl Holder {
                     _ => {}
                 }
             }
-            Answer::Granted { mode, generation, newest, others } => {
+            Answer::Granted { mode, generation, newest, unheld } => {
                 file.accepted();
                 file.task = match task {
                     Task::Admit { number, .. } | Task::Take(number) => {
-                        file.granted(mode, number, (generation, newest), others, caches);
-                        if others == Others::NoneLately && generation == 0 {
+                        file.granted(mode, number, (generation, newest), caches);
+                        if unheld && generation == 0 {
                             file.was_unheld(now);
                         }
                         Task::Idle
                     }
                     Task::Claim(Stage::Finish, claiming) => {
-                        file.granted(mode, claiming.number, (generation, newest), others, caches);
+                        file.granted(mode, claiming.number, (generation, newest), caches);
                         Task::Claim(Stage::Tidy, claiming)
                     }
                     task => task,

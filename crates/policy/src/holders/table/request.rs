@@ -106,28 +106,6 @@ impl Answer {
     }
 }
 
-/// Other holders of a file that a node was admitted to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Others {
-    /// No node has held the file for the duration of a session, for certain.
-    NoneLately,
-    /// The stub has their sizes.
-    Settled,
-    /// One without a session held the file alone: its objects may show a larger size than its stub.
-    Behind,
-}
-
-impl Others {
-    /// `is_behind`: a member without a session may have made the file longer.
-    pub(super) fn of(unheld: bool, is_behind: bool) -> Others {
-        match (is_behind, unheld) {
-            (true, _) => Others::Behind,
-            (false, true) => Others::NoneLately,
-            (false, false) => Others::Settled,
-        }
-    }
-}
-
 /// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
@@ -171,8 +149,8 @@ pub enum Answer {
         generation: u64,
         /// Whether it is known, and its layout is the newest.
         newest: bool,
-        /// State of the other nodes' holds.
-        others: Others,
+        /// Whether no node has held the file for the duration of a session, for certain.
+        unheld: bool,
     },
     /// The claim excludes all others.
     Drained {

@@ -82,7 +82,7 @@ fn claim(table: &mut Table, node: u32, number: u64, generation: u64) -> Answer {
 }
 
 fn granted(mode: Mode) -> Answer {
-    Answer::Granted { mode, generation: 0, newest: false, others: Others::Settled }
+    Answer::Granted { mode, generation: 0, newest: false, unheld: false }
 }
 
 fn recall(node: u32, number: u64, mode: Mode) -> Answer {
@@ -125,7 +125,7 @@ fn a_claim_admits_no_other_and_ends_with_its_generation() {
     assert_eq!(table.serve(NOW, caller(2), &finish), Answer::Done);
     assert_eq!(
         admit(&mut table, 1, 2, true),
-        Answer::Granted { mode: Mode::Exclusive, generation: 8, newest: false, others: Others::Settled }
+        Answer::Granted { mode: Mode::Exclusive, generation: 8, newest: false, unheld: false }
     );
 }
 
@@ -145,7 +145,7 @@ fn a_writer_or_a_claim_of_a_node_that_is_over_leaves_the_file_unsettled() {
         let finish = Request::Finish { key: KEY, number: 1, generation: 9, settled: true, keeps: true };
         assert_eq!(
             table.serve(NOW, caller(2), &finish),
-            Answer::Granted { mode: Mode::Exclusive, generation: 9, newest: false, others: Others::Settled }
+            Answer::Granted { mode: Mode::Exclusive, generation: 9, newest: false, unheld: false }
         );
     }
     let mut table = opened(2);
@@ -162,12 +162,8 @@ fn without_the_session_of_a_member_nothing_is_cached_or_claimed() {
     table.lapse(Node(1));
     assert_eq!(claim(&mut table, 2, 1, 8), Answer::Lapsed(Node(1)));
     assert_eq!(claim(&mut table, 2, 1, 0), Answer::Lapsed(Node(1)));
-    let beside = Answer::Granted { mode: Mode::Write, generation: 0, newest: false, others: Others::Behind };
-    assert_eq!(
-        admit(&mut table, 2, 1, true),
-        beside,
-        "the cache of the other ended with its session, its size did not"
-    );
+    let beside = Answer::Granted { mode: Mode::Write, generation: 0, newest: false, unheld: false };
+    assert_eq!(admit(&mut table, 2, 1, true), beside, "the cache of the other ended with its session");
     let renew = Request::Renew { not_after: NOW };
     assert_eq!(table.serve(NOW, caller(1), &renew), Answer::Unregistered, "it registers its holds first");
     let late = Request::Register { not_after: Time(99) };
@@ -218,7 +214,7 @@ fn a_file_counts_as_unheld_once_it_had_no_holder_and_no_member_registered_for_a_
         }
         let answer = table.serve(now, caller(1), &Request::Admit { key, number: now.0, writes: true });
         table.serve(now, caller(1), &Request::Lower { key, number: now.0, mode: None, generation: None });
-        matches!(answer, Answer::Granted { mode: Mode::Exclusive, others: Others::NoneLately, .. })
+        matches!(answer, Answer::Granted { mode: Mode::Exclusive, unheld: true, .. })
     };
     assert!(!admit(149, 1), "a member registered less than a session ago");
     assert!(admit(150, 2));

@@ -3,6 +3,8 @@
 use super::*;
 
 const PIECE: usize = 3000;
+/// Bytes of a write that goes to two objects.
+const LONG: usize = 5000;
 
 /// Extends the file piece by piece; returns the content.
 fn grown(a: &One, pieces: u8) -> Vec<u8> {
@@ -18,6 +20,13 @@ fn beside() -> (World, One, One, Vec<u8>) {
     all.resize(all.len() + PIECE, 21);
     drop(a.bytes());
     (world, a, b, all)
+}
+
+/// Targets of the parts of a write of `LONG` bytes, in the order of the file.
+fn targets_of(a: &One, offset: u64) -> Vec<usize> {
+    let view = a.file.view();
+    let pieces = view.layout.as_ref().expect("objects").mirrors[0].pieces(0, offset, LONG as u64);
+    pieces.map(|piece| usize::from(view.slot(piece.at).target_id.0)).collect()
 }
 
 /// Writes bytes into the objects alone, as a node does that ends before it sets the size.
@@ -45,6 +54,41 @@ fn another_node_gets_the_size_by_a_recall_or_a_close() {
     a.writes(all.len() as u64 + 5, 78, 5);
     a.file.settle().unwrap();
     assert_eq!(b.bytes().len(), all.len() + 10, "and a close");
+}
+
+/// [S-201]
+#[test]
+fn nodes_that_write_beside_each_other_set_the_size_later_and_see_it_at_once() {
+    let (world, a, b, mut all) = beside();
+    let calls = world.stub.calls();
+    for n in 0..10 {
+        let one = if n % 2 == 0 { &a } else { &b };
+        one.writes(all.len() as u64, 30 + n, PIECE);
+        all.resize(all.len() + PIECE, 30 + n);
+    }
+    assert_eq!(world.stub.calls(), calls, "growth is a write to objects and nothing else");
+    assert!(world.stub.size().unwrap() < all.len() as u64);
+    assert!(a.bytes() == all && b.bytes() == all && world.node(3).bytes() == all);
+    a.file.settle().unwrap();
+    assert_eq!(world.stub.size().unwrap(), (all.len() - PIECE) as u64, "the end of its own writes");
+    a.writes((all.len() - 10) as u64, 99, 5);
+    a.file.settle().unwrap();
+    assert_eq!(world.stub.size().unwrap(), (all.len() - 5) as u64, "where the growth is that of another, too");
+    b.file.settle().unwrap();
+    assert_eq!(world.stub.size().unwrap(), all.len() as u64);
+}
+
+/// [S-201]
+#[test]
+fn no_part_of_a_write_beside_others_shows_before_the_bytes_ahead_of_it() {
+    let (world, a, b, all) = beside();
+    let first = targets_of(&a, all.len() as u64)[0];
+    world.media[first].set_gone(true);
+    let io = a.file.io.read();
+    assert!(a.file.write_in(&a.file.view(), all.len() as u64, &[9; LONG]).is_err());
+    drop(io);
+    world.media[first].set_gone(false);
+    assert!(b.bytes() == all);
 }
 
 /// [S-330]
@@ -109,10 +153,11 @@ fn a_failed_write_shows_in_no_later_hole() {
 #[test]
 fn a_failed_write_beside_another_writer_cuts_none_of_its_bytes() {
     let (world, a, b, mut all) = beside();
-    // The bytes land, and then the stub cannot be made longer.
-    world.stub.fail_from(Some(2));
-    assert!(a.file.write(all.len() as u64, &[9; PIECE]).is_err());
-    world.stub.fail_from(None);
+    // The first part lands.
+    let last = targets_of(&a, all.len() as u64)[1];
+    world.media[last].set_gone(true);
+    assert!(a.file.write(all.len() as u64, &[9; LONG]).is_err());
+    world.media[last].set_gone(false);
     b.writes(all.len() as u64, 22, PIECE);
     all.resize(all.len() + PIECE, 22);
     a.holds.settle_sizes();
@@ -139,16 +184,16 @@ fn a_failed_write_cuts_nothing_by_the_size_of_an_earlier_hold() {
 
 /// [S-330]
 #[test]
-fn what_a_node_wrote_beside_others_shows_once_it_is_over_and_stays() {
+fn what_a_node_wrote_beside_others_shows_at_once_and_stays_when_it_is_over() {
     let (world, a, b, mut all) = beside();
     lands(&a, all.len() as u64, 9);
-    assert!(b.bytes() == all, "it may still end as before");
+    all.resize(all.len() + PIECE, 9);
+    assert!(b.bytes() == all);
     *a.member.standing.lock() = Standing::Lost;
     world.shared.end(Node(1));
     world.media.iter().for_each(|medium| medium.set_gone(true));
     assert!(b.file.refresh().is_ok(), "an open needs none of it");
     world.media.iter().for_each(|medium| medium.set_gone(false));
-    all.resize(all.len() + PIECE, 9);
     assert!(b.bytes() == all);
     drop(b.file.alone().expect("settles"));
     assert!(b.bytes() == all && world.node(3).bytes() == all);

@@ -5,7 +5,7 @@ use super::world::{At, CONFIG, FIRST, Host, Late, Next, Record, STORE, View, Wor
 use crate::cluster::Node;
 use crate::cluster::share::Created;
 use crate::holders::node::{Action, Event, Holder, Step};
-use crate::holders::table::{Answer, Caller, Mode, Request};
+use crate::holders::table::{Answer, Caller, Request};
 use std::collections::BTreeSet;
 
 impl World {
@@ -77,12 +77,8 @@ impl World {
             Guilt::IsSure => self.table.be_sure(),
             _ => {}
         }
-        let mut request = request.clone();
-        if let (Guilt::RegistersLower, Request::Reclaim { hold: Some(hold), .. }) = (scenario.guilt, &mut request) {
-            hold.mode = hold.mode.min(Mode::Write);
-        }
-        let answer = self.table.serve(STORE, caller, &request);
-        if let (Guilt::KeepsGeneration, Request::Finish { key, generation, .. }) = (scenario.guilt, &request) {
+        let answer = self.table.serve(STORE, caller, request);
+        if let (Guilt::KeepsGeneration, Request::Finish { key, generation, .. }) = (scenario.guilt, request) {
             self.table.set_newest(*key, *generation - 1);
         }
         if !(scenario.creates(0) || scenario.creates(1)) {

@@ -4,7 +4,6 @@ use super::scenario::{Guilt, Op, Scenario};
 use super::world::{At, Late, Running, START, VALUES, World};
 use crate::cluster::share::Written;
 use crate::holders::node::{Event, Use};
-use crate::holders::table::Mode;
 
 pub const LOST: &str = "an acknowledged write is not in the layout";
 
@@ -81,7 +80,7 @@ impl World {
         match self.hosts[i].running.at {
             At::Start => self.start_op(scenario, i, op),
             At::Try => self.attempt(scenario, i, op),
-            At::Size => self.take_size(i, op),
+            At::Size => self.take_size(scenario, i, op),
             At::Data => self.transfer(scenario, i, op),
             At::SetSize | At::Settle | At::Mark | At::CutSize | At::CutObject | At::Unmark => self.resize(scenario, i),
             At::Finish => self.finish_op(scenario, i, op),
@@ -178,15 +177,17 @@ impl World {
         if cached { self.sized(op, i) } else { running.at = At::Size }
     }
 
-    fn take_size(&mut self, i: usize, op: Op) {
+    fn take_size(&mut self, scenario: &Scenario, i: usize, op: Op) {
         let running = &self.hosts[i].running;
-        let (file, behind) = (running.file, running.permit.is_some_and(|permit| permit.behind));
-        let shown = behind && !self.stubs[file].cut;
+        let (file, beside) = (running.file, running.permit.is_some_and(|permit| !permit.mode.caches()));
+        let shown = beside && !self.stubs[file].cut && scenario.guilt != Guilt::BelievesStub;
         let reach = if shown { self.reach(&running.objects) } else { 0 };
         let view = &mut self.hosts[i].views[file];
         let size = self.stubs[file].size.max(reach);
         view.size = if view.behind { view.size.max(size) } else { size };
-        self.hosts[i].running.size = view.size;
+        // A writer settles what only the objects show: the node that grew the file may fail.
+        let settled = if matches!(op, Op::Write { .. }) { self.stubs[file].size } else { view.size };
+        self.hosts[i].running.size = settled;
         self.sized(op, i);
     }
 
@@ -255,6 +256,7 @@ impl World {
             At::SetSize => {
                 view.size = view.size.max(running.block + 1);
                 stub.size = stub.size.max(running.block + 1);
+                self.hosts[i].running.size = running.block + 1;
                 At::Finish
             }
             At::Settle => {
@@ -305,14 +307,11 @@ impl World {
         let view = &mut self.hosts[i].views[running.file];
         match op {
             Op::Write { value, .. } | Op::Append { value, .. } if running.block < 2 => {
-                let longer = running.block >= view.size;
-                if longer {
-                    (view.size, view.behind) = (running.block + 1, true);
+                if running.block >= running.size {
+                    (view.size, view.behind) = (view.size.max(running.block + 1), true);
                 }
-                let alone = running.permit.is_some_and(|permit| permit.mode == Mode::Exclusive);
-                let seen = !view.behind || alone;
                 self.acknowledged |= 1 << value;
-                self.visible |= if seen { 1 << value } else { 0 };
+                self.visible |= 1 << value;
             }
             Op::Cut { value, .. } => {
                 self.acknowledged |= 1 << value;

@@ -79,14 +79,14 @@ pub enum Guilt {
     TrustsCopy,
     /// The objects of a removed file are removed while another node has it open.
     RemovesAtOnce,
+    /// A node beside others takes the size of the stub for that of the file.
+    BelievesStub,
     /// A node goes on with what it has cached after its mode was lowered to `Write`.
     KeepsCache,
     /// The table forgets at once that a file had a holder.
     ForgetsReleased,
     /// A claim leaves the generation that the table takes for the newest.
     KeepsGeneration,
-    /// A node registers an exclusive hold that ended by itself as lowered, before it has set the size.
-    RegistersLower,
     /// The table is sure of all holders although it has lost its data, in a volume that counts as checked.
     IsSure,
 }
