@@ -1,11 +1,12 @@
 # Two commands for a user: `make demo` and `make test`. Each does all its own set-up.
+# For users of the source: `make build` (the program), `make lab` (the simulators).
 # For developers: `make check` (fast), `make bench` (ratios, one run), `make bench-recovery` (an MPI program under failures),
 # `make docs` (man pages, completions), `make deb`, `make rpm` and `make wheel` (packages), `make reference` (docs/reference, from what the programs say).
 
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help install deb rpm wheel setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-predicted bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
+.PHONY: help install deb rpm wheel setup setup-test build lab demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-predicted bench-connections bench-connections-small bench-cluster bench-sim docs reference clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -18,26 +19,30 @@ setup-test:
 
 demo-time:
 	@if [ -x target/demo/entrepot ]; then echo "make demo: builds what changed, then 10 seconds of demo"; \
-	else echo "make demo: about 9 minutes of processor time to build (5 minutes on two cores; here are $$(nproc)), then 10 seconds of demo"; fi
+	else echo "make demo: about 3 minutes of processor time to build (2 minutes on two cores; here are $$(nproc)), then 10 seconds of demo"; fi
 
 build: setup
-	cargo build --release --locked -p entrepot-cli -p entrepot-lab
+	cargo build --release --locked -p entrepot-cli
 	@scripts/split-debug.sh target/release/entrepot
+
+# The simulators, target/release/entrepot-lab.
+lab: setup
+	cargo build --release --locked -p entrepot-lab
 	@scripts/split-debug.sh target/release/entrepot-lab
 
 # Programs, mount.entrepot for fstab, units of systemd, manual pages and completions; DESTDIR and PREFIX as everywhere.
 PREFIX ?= /usr
-install: build
+install: build lab
 	@packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
 
 # The same as packages of Debian, target/deb/entrepot_VERSION_ARCH.deb, and beside it entrepot-slurm.
-deb: build
+deb: build lab
 	@scripts/setup.sh deb
 	@rm -f target/deb/entrepot*.deb
 	@packaging/deb.sh
 
 # The same as rpms, target/rpm/entrepot-VERSION.ARCH.rpm, and beside it entrepot-slurm.
-rpm: build
+rpm: build lab
 	@scripts/setup.sh rpm
 	@rm -f target/rpm/entrepot*.rpm
 	@packaging/rpm.sh
@@ -77,7 +82,7 @@ bench-prefetch: build
 	cargo bench --locked -p entrepot-cli --bench prefetch
 
 # The burst buffer on limited loop devices against the simulator; four minutes; root.
-bench-burst: build
+bench-burst: build lab
 	@scripts/setup.sh bench
 	@benches/burst/run.sh target/release/entrepot
 
@@ -86,13 +91,13 @@ bench-stripes: build
 	cargo bench --locked -p entrepot-cli --bench stripes
 
 # Hot data on the fast devices, live against the plain hybrid and the simulator; three minutes (QUICK=1: two); root, for loop devices.
-bench-tier: build
+bench-tier: build lab
 	@scripts/setup.sh bench
 	@benches/tier/run.sh target/release/entrepot
 	@benches/tier/latency.sh target/release/entrepot
 
 # Rates of the simulator and of the live system for the same loads, mechanism by mechanism; twelve minutes; root, for control groups.
-bench-predicted: build
+bench-predicted: build lab
 	@scripts/setup.sh bench
 	@benches/predicted/run.py target/release/entrepot
 
@@ -115,7 +120,7 @@ bench-sim: setup
 	@target/libcachesim/bin/python -c 'import libcachesim' 2>/dev/null || target/libcachesim/bin/pip install --quiet libcachesim || echo "libcachesim cannot be fetched: there will be no comparison"
 	ENTREPOT_BENCH_PYTHON="$$(readlink -f target)/libcachesim/bin/python" cargo bench --locked -p entrepot-sim --bench replay
 
-docs: build
+docs: build lab
 	for program in entrepot entrepot-lab; do \
 		target/release/$$program man target/man || exit 1; \
 		for shell in bash zsh fish; do target/release/$$program completions $$shell > target/$$program.$$shell || exit 1; done; \

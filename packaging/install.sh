@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install.sh DESTDIR PREFIX: what `make install` does with what `make build` made. The programs write their manual pages and completions.
+# install.sh DESTDIR PREFIX: what `make install` does with what `make build lab` made. The programs write their manual pages and completions.
 set -euo pipefail
 umask 022
 cd "$(dirname "$0")/.."

@@ -56,7 +56,7 @@ pub struct Reproduce {
     #[arg(long)]
     quick: bool,
     /// Also run the benchmarks that measure a volume on this machine: in the root of the source tree, after `make
-    /// build`, on an idle machine.
+    /// build lab`, on an idle machine.
     #[arg(long)]
     live: bool,
     /// Directory of the traces and logs.
