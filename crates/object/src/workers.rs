@@ -75,8 +75,8 @@ pub fn side_by_side<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> 
     })
 }
 
-/// Threads that start with the work and end when idle. Their number is bounded; the queue is not. While work waits for
-/// its time, one thread more than that waits for it, so that other work never delays it.
+/// Threads that start with the work and end when idle for a while. Their number is bounded; the queue is not. While work
+/// waits for its time, one thread more than that watches for it, so that other work never delays it.
 #[derive(Clone)]
 pub struct Pool(Arc<Crew>);
 
@@ -87,6 +87,8 @@ struct Crew {
     state: Mutex<State>,
     /// Signalled when work was added or the pool ends.
     came: Condvar,
+    /// The same for the thread that watches for the time of work.
+    earlier: Condvar,
     /// Signalled when a thread ended.
     went: Condvar,
 }
@@ -101,6 +103,8 @@ struct State {
     threads_max: usize,
     threads: usize,
     idle: usize,
+    /// Whether one of the idle threads watches for the time of the first work that has one.
+    watched: bool,
     /// Threads with work of the queue, and those with work that had a time.
     busy: usize,
     timely: usize,
@@ -122,8 +126,8 @@ impl Pool {
     /// Returns a pool with another idle time and stack size than the default.
     pub fn with(name: &'static str, threads_max: usize, idle_span: Duration, stack_bytes: Option<usize>) -> Pool {
         let state = State { threads_max, ..State::default() };
-        let (state, came, went) = (Mutex::new(state), Condvar::new(), Condvar::new());
-        Pool(Arc::new(Crew { name, idle_span, stack_bytes, state, came, went }))
+        let (came, earlier, went) = (Condvar::new(), Condvar::new(), Condvar::new());
+        Pool(Arc::new(Crew { name, idle_span, stack_bytes, state: Mutex::new(state), came, earlier, went }))
     }
 
     /// Changes the maximum of threads for later work.
@@ -161,6 +165,10 @@ impl Pool {
         if at > 0 {
             return Ok(()); // a thread waits already
         }
+        if state.watched {
+            self.0.earlier.notify_one();
+            return Ok(());
+        }
         self.0.staff(&mut state).inspect_err(|_| drop(state.timed.pop_front()))
     }
 
@@ -177,6 +185,7 @@ impl Pool {
         let dropped = std::mem::take(&mut state.timed);
         MutexGuard::unlocked(&mut state, || drop(dropped));
         self.0.came.notify_all();
+        self.0.earlier.notify_one();
         self.0.went.wait_while_until(&mut state, |state| state.threads > 0, until);
         state.threads == 0
     }
@@ -193,7 +202,8 @@ impl Crew {
         let waits = usize::from(!state.timed.is_empty());
         let threads_max = state.threads_max + waits.max(state.timely.min(1));
         if state.idle >= state.queue.len() + waits || state.threads >= threads_max {
-            self.came.notify_one();
+            let is_other_idle = state.idle > usize::from(state.watched);
+            if is_other_idle { &self.came } else { &self.earlier }.notify_one();
             return Ok(());
         }
         let crew = self.clone();
@@ -228,14 +238,15 @@ impl Crew {
             if state.ended {
                 break;
             }
-            let due = state.timed.front().map(|(due, _)| *due);
-            if due.is_some() && state.idle > 0 {
-                break; // another thread waits
-            }
+            let due = state.timed.front().map(|(due, _)| *due).filter(|_| !state.watched);
+            state.watched |= due.is_some();
             state.idle += 1;
-            let is_idle = self.came.wait_until(&mut state, due.unwrap_or(now + self.idle_span)).timed_out();
+            let came = if due.is_some() { &self.earlier } else { &self.came };
+            let is_over = came.wait_until(&mut state, due.unwrap_or(now + self.idle_span)).timed_out();
             state.idle -= 1;
-            if is_idle && state.queue.is_empty() && state.timed.is_empty() {
+            state.watched &= due.is_none();
+            let is_needed = !state.queue.is_empty() || !(state.timed.is_empty() || state.watched);
+            if is_over && due.is_none() && !is_needed {
                 break;
             }
         }
@@ -347,6 +358,19 @@ mod tests {
         while pool.threads() > 1 {
             std::thread::yield_now();
         }
+        assert!(pool.stop(END_SPAN));
+    }
+
+    #[test]
+    fn idle_threads_stay_beside_the_one_that_watches_the_time() {
+        let pool = Pool::new("a-test", 1);
+        pool.at(Instant::now() + Duration::from_secs(3600), || ()).unwrap();
+        let threads = (0..50).map(|_| {
+            let (done, finished) = channel();
+            pool.push(move || done.send(std::thread::current().id()).unwrap()).unwrap();
+            finished.recv().unwrap()
+        });
+        assert!(threads.collect::<std::collections::HashSet<_>>().len() <= 2);
         assert!(pool.stop(END_SPAN));
     }
 
