@@ -89,7 +89,7 @@ struct Crew {
     state: Mutex<State>,
     /// Signalled when work was added or the pool ends.
     came: Condvar,
-    /// The same for the thread that watches for the time of work.
+    /// Signalled when the thread that watches for the time of work has to look again.
     earlier: Condvar,
     /// Signalled when a thread ended.
     went: Condvar,

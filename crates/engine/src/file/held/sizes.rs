@@ -32,7 +32,7 @@ impl File {
     /// unless its write fails and it cuts the bytes.
     pub(in crate::file) fn defer_end(&self, end: u64) {
         let Some(holds) = self.holds() else { return };
-        let is_behind = |state: &State| end > state.in_stub && state.behind.is_none_or(|own| end > own);
+        let is_behind = |state: &State| end > state.in_stub && Some(end) > state.behind;
         if self.layout().is_some() && is_behind(&self.held.state.lock()) {
             self.defer(holds, |state| state.behind = state.behind.max(Some(end)));
         }
