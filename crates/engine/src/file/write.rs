@@ -205,9 +205,11 @@ impl File {
     /// Writes without obstacles. The caller holds `io`.
     pub(super) fn write_in(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> Result<()> {
         let end = offset + data.len() as u64;
-        for start in self.ordered_starts(view, offset..end).windows(2) {
-            let part = (start[0] - offset) as usize..(start[1] - offset) as usize;
-            self.write_beyond(view, start[0], &data[part])?;
+        let mut start = offset;
+        for next in self.ordered_starts(view, offset..end).into_iter().chain([end]) {
+            let part = (start - offset) as usize..(next - offset) as usize;
+            self.write_beyond(view, start, &data[part])?;
+            start = next;
         }
         if view.layout.is_some() {
             self.extend_to(end)?;
@@ -216,14 +218,15 @@ impl File {
         Ok(())
     }
 
-    /// Starts of the parts of a write that have to reach the objects one after another, and its end. Beside other writers
-    /// the end of the objects is that of the file, so no part may be there before the bytes ahead of it.
+    /// Starts of the further parts of a write that have to reach the objects one after another. Beside other writers the
+    /// end of the objects is that of the file, so no part may be there before the bytes ahead of it.
     fn ordered_starts(&self, view: &View, range: Range<u64>) -> Vec<u64> {
-        let mut starts = vec![range.start, range.end];
+        let mut starts = Vec::new();
         let beside = || self.holds().is_some_and(|holds| !holds.is_exclusive(self.key()));
         if let Some(layout) = view.layout.as_ref().filter(|_| range.end > self.size() && beside()) {
             let pieces = |mirror: usize| layout.mirrors[mirror].pieces(mirror, range.start, range.end - range.start);
             starts.extend(view.in_sync().flat_map(pieces).map(|piece| piece.file_offset));
+            starts.retain(|start| *start > range.start);
             starts.sort_unstable();
             starts.dedup();
         }
