@@ -99,7 +99,9 @@ fn checkpoints_of_several_nodes_are_one_version_and_leave_for_the_capacity_tier(
     drop(files);
     assert!(nodes.iter().all(|node| is_complete(node, "own", "a", 3)));
     is_readable(&nodes, "own/a");
-    // Each node reports the restart directory by its own mount point; also after another has renamed it.
+    // Each node reports the restart directory by its own mount point; also after another has renamed it, and while
+    // files in it are open.
+    let held: Vec<File> = nodes.iter().map(|node| File::open(node.path("own/a/rank0")).expect("open")).collect();
     for (dir, restarts) in [("own", "own"), ("own.aside", "own.aside/a")] {
         if dir != "own" {
             std::fs::rename(follower.path("own"), follower.path(dir)).expect("rename");
@@ -109,6 +111,7 @@ fn checkpoints_of_several_nodes_are_one_version_and_leave_for_the_capacity_tier(
             assert_eq!(told["directory"], format!("{}/{restarts}", node.at), "{told}");
         }
     }
+    drop(held);
     assert_eq!(other.run(&["checkpoint", "restart", "none"]).status.code(), Some(5));
     let nothing = other.run(&["checkpoint", "commit", "own"]);
     assert!(err(&nothing).contains("no version of own was begun"), "{}", err(&nothing));

@@ -4,7 +4,7 @@ use super::{File, FileTable, Pool};
 use crate::Result;
 use meta::places::Places;
 use meta::stub::Stub;
-use meta::stub::real::{FdStub, layout_at};
+use meta::stub::real::{FdStub, layout_at, number_at};
 use object::host::remembered;
 use policy::FileId;
 use policy::layout::Layout;
@@ -14,7 +14,7 @@ use rustix::io::{self, Errno};
 use rustix::path::Arg;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Maximum number of attempts while the place of a file changes.
@@ -59,44 +59,40 @@ impl FileTable {
 
     /// The file of that number at its recorded place.
     pub fn at_place(&self, id: FileId) -> Option<Arc<File>> {
-        self.at_noted_place(self.pool().places.get()?, id).ok()
+        let places = self.pool().places.get()?;
+        recorded(places, id, |path| self.open_if(places, id, path)).ok()
     }
 
     /// The file of that number; `None` if it is not in the tree. A wrong record causes a walk through the tree; a
     /// missing one does so once in the life of a daemon.
     pub fn find(&self, id: FileId) -> Option<Arc<File>> {
-        if let Some(file) = self.in_use(id) {
-            return Some(file);
-        }
+        self.in_use(id).or_else(|| self.search(id, |places, path| self.open_if(places, id, path)))
+    }
+
+    /// Path of the file of that number below the tree; `None` if it is not in the tree. Unlike the kernel's path of an
+    /// open file, it is right after another node renamed a directory above. Searches as [`FileTable::find`] does.
+    pub fn locate(&self, id: FileId) -> Option<PathBuf> {
+        self.search(id, |places, path| {
+            matches!(number_at(places.tree(), path.as_os_str()), Ok(Some(number)) if number == id)
+                .then(|| path.to_owned())
+        })
+    }
+
+    fn search<T>(&self, id: FileId, at: impl Fn(&Places, &Path) -> Option<T>) -> Option<T> {
         let places = self.pool().places.get()?;
         let walks = places.walks();
-        match self.at_noted_place(places, id) {
-            Ok(file) => return Some(file),
+        match recorded(places, id, |path| at(places, path)) {
+            Ok(found) => return Some(found),
             // Other nodes create files, too, so the record may lack some.
             Err(None) if places.is_whole() && self.pool().cluster.get().is_none() => return None,
             Err(_) => {}
         }
         places.walk(walks);
-        self.at_noted_place(places, id).inspect_err(|_| places.file_is_gone(id)).ok()
+        recorded(places, id, |path| at(places, path)).inspect_err(|_| places.file_is_gone(id)).ok()
     }
 
-    /// Opens the file at its recorded path. The error is that path if the file is not there; `None` if no path is
-    /// recorded.
-    fn at_noted_place(&self, places: &Places, id: FileId) -> Result<Arc<File>, Option<PathBuf>> {
-        let mut wrong = None;
-        for _ in 0..TRIES {
-            let path = places.path_of(id).ok_or(None)?;
-            if wrong.as_ref() == Some(&path) {
-                break;
-            }
-            if let Ok(Some(file)) = self.open_at(places.tree(), &*path)
-                && file.id() == Some(id)
-            {
-                return Ok(file);
-            }
-            wrong = Some(path);
-        }
-        Err(wrong)
+    fn open_if(&self, places: &Places, id: FileId, path: &Path) -> Option<Arc<File>> {
+        self.open_at(places.tree(), path).ok().flatten().filter(|file| file.id() == Some(id))
     }
 
     /// The file behind a path below a directory of the namespace; `None` if it is gone or no regular file.
@@ -118,6 +114,23 @@ impl FileTable {
         let Some(fd) = regular(open(&directory, name, OFlags::RDONLY))? else { return Ok(None) };
         Ok(Some(FdStub::sharing(Arc::new(fd), self.namespace(), shared).layout()?))
     }
+}
+
+/// Applies `at` to the recorded path. The error is that path if `at` finds nothing there; `None` if no path is
+/// recorded.
+fn recorded<T>(places: &Places, id: FileId, at: impl Fn(&Path) -> Option<T>) -> Result<T, Option<PathBuf>> {
+    let mut wrong = None;
+    for _ in 0..TRIES {
+        let path = places.path_of(id).ok_or(None)?;
+        if wrong.as_ref() == Some(&path) {
+            break;
+        }
+        if let Some(found) = at(&path) {
+            return Ok(found);
+        }
+        wrong = Some(path);
+    }
+    Err(wrong)
 }
 
 fn open(directory: impl AsFd, path: impl Arg, mode: OFlags) -> io::Result<OwnedFd> {

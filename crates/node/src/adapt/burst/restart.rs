@@ -3,7 +3,7 @@
 //! The deciding node has the versions. The node that received the request locates their files, without a lock, since
 //! each of thousands of ranks may have a file.
 
-use super::record::{Part, Version};
+use super::record::Version;
 use super::{Burst, Command};
 use crate::control::answers::Restart;
 use crate::control::{Caller, Problem, Request, Result};
@@ -72,7 +72,8 @@ impl Burst {
         let (numbered, small): (Vec<_>, Vec<_>) = version.parts.iter().partition(|part| part.file != 0);
         let (mut places, mut moves) = (Vec::with_capacity(version.parts.len()), BTreeSet::new());
         for part in numbered {
-            let place = self.place_now(files, part)?;
+            let own = PathBuf::from(&part.path);
+            let place = if self.lies_at(&own, part.file) { own } else { files.locate(FileId(part.file))? };
             moves.extend(moved(Path::new(&part.path), &place));
             places.push(place);
         }
@@ -82,14 +83,6 @@ impl Burst {
             places.push(along.chain([own.clone()]).find(|place| self.lies_at(place, 0))?);
         }
         directory(version.announced.as_deref(), &places)
-    }
-
-    fn place_now(&self, files: &FileTable, part: &Part) -> Option<PathBuf> {
-        let own = PathBuf::from(&part.path);
-        if self.lies_at(&own, part.file) {
-            return Some(own);
-        }
-        self.name_now(&*files.find(FileId(part.file))?).map(PathBuf::from)
     }
 
     /// Whether the path leads to the file with that number; 0 stands for a file with its bytes in its stub.
