@@ -251,6 +251,7 @@ fn a_node_apart_from_the_store_beside_a_change() {
 #[test]
 fn a_node_apart_from_the_store_beside_readers() {
     holds(1, [&[WRITE], &[READ, READ], &[]], Faults { partitions: 1, ..NONE });
+    holds(1, [&[READ, WRITE], &[READ, READ], &[]], Faults { partitions: 1, ..NONE });
     deep(1, [&[LATER], &[READ_1], &[]], Faults { partitions: 1, ..NONE });
     deep(1, [&[LONGER, CLOSE], &[READ_1, READ_1], &[]], Faults { partitions: 1, ..NONE });
     deep(1, [&[LATER, CLOSE], &[APPEND], &[]], Faults { partitions: 1, ..NONE });
@@ -338,6 +339,12 @@ fn guilty_with_a_provisional_hold_while_the_session_may_count() {
 #[test]
 fn guilty_with_a_cache_that_is_used_after_its_bound() {
     convicts(Guilt::CachesOn, 1, [&[WRITE], &[READ, READ], &[]], Faults { partitions: 1, ..NONE }, OLDER);
+}
+
+#[test]
+fn guilty_with_a_reader_that_writes_after_the_end_of_its_cache() {
+    let faults = Faults { partitions: 1, ..NONE };
+    convicts(Guilt::WritesAsReader, 1, [&[READ, WRITE], &[READ, READ], &[]], faults, OLDER);
 }
 
 #[test]

@@ -327,7 +327,10 @@ impl File {
         if self.hold.is_none() && self.owes.take().is_some() && self.task == Task::Lower {
             self.task = Task::Idle;
         }
-        shown.then_some(Request::Reclaim { key, hold: self.hold, claim })
+        // Other nodes may read as long as the table shows no right to write.
+        let only_reads = self.hold.is_some() && self.shown == Some(Mode::Read);
+        let hold = self.hold.map(|hold| if only_reads { Hold { mode: Mode::Read, ..hold } } else { hold });
+        shown.then_some(Request::Reclaim { key, hold, claim })
     }
 
     pub(super) fn permit(&self, usage: Use) -> Option<Permit> {
@@ -340,7 +343,8 @@ impl File {
     /// Whether the rights of the hold are enough for a use.
     pub(super) fn serves(&self, usage: Use) -> bool {
         let mode = self.hold.map_or(Mode::Open, |hold| hold.mode);
-        let writes = matches!(mode, Mode::Write | Mode::Exclusive);
+        // After the end of its own cache a reader does not write: other readers may still cache.
+        let writes = matches!(mode, Mode::Write | Mode::Exclusive) && self.shown != Some(Mode::Read);
         match usage {
             Use::Read => mode > Mode::Open,
             Use::Write => writes,

@@ -4,6 +4,7 @@ use super::scenario::{Guilt, Op, Scenario};
 use super::world::{At, Late, Running, START, VALUES, World};
 use crate::cluster::share::Written;
 use crate::holders::node::{Event, Use};
+use crate::holders::table::Mode;
 
 pub const LOST: &str = "an acknowledged write is not in the layout";
 
@@ -147,7 +148,11 @@ impl World {
             return self.end_op(scenario, i, op);
         }
         let now = self.now(scenario, i);
-        let permit = self.hosts[i].machine.begin(now, file as u64, usage);
+        let machine = &mut self.hosts[i].machine;
+        let permit = machine.begin(now, file as u64, usage).or_else(|| {
+            let reads = if scenario.guilt == Guilt::WritesAsReader { Some(Use::Read) } else { None };
+            machine.begin(now, file as u64, reads?).filter(|permit| permit.mode == Mode::Write)
+        });
         let extends = usage == Use::Grow;
         let running = &mut self.hosts[i].running;
         running.permit = permit;

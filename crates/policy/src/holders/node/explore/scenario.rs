@@ -83,6 +83,8 @@ pub enum Guilt {
     BelievesStub,
     /// A node goes on with what it has cached after its mode was lowered to `Write`.
     KeepsCache,
+    /// A node that only reads writes after its cache has ended by itself.
+    WritesAsReader,
     /// The table forgets at once that a file had a holder.
     ForgetsReleased,
     /// A claim leaves the generation that the table takes for the newest.
