@@ -181,6 +181,12 @@ fn writers_and_a_change() {
 }
 
 #[test]
+fn readers_of_which_one_writes_beside_a_writer() {
+    holds(1, [&[READ, WRITE], &[READ, READ], &[OTHER]], NONE);
+    deep(1, [&[READ, LONGER], &[READ_1, READ_1], &[OTHER]], NONE);
+}
+
+#[test]
 fn appends_beside_each_other_and_a_reader() {
     holds(0, [&[APPEND], &[LATER, CLOSE], &[READ]], NONE);
     holds(1, [&[LATER], &[READ_1, READ_1], &[]], NONE);
@@ -251,7 +257,7 @@ fn a_node_apart_from_the_store_beside_a_change() {
 #[test]
 fn a_node_apart_from_the_store_beside_readers() {
     holds(1, [&[WRITE], &[READ, READ], &[]], Faults { partitions: 1, ..NONE });
-    holds(1, [&[READ, WRITE], &[READ, READ], &[]], Faults { partitions: 1, ..NONE });
+    deep(1, [&[READ, WRITE], &[READ, READ], &[]], Faults { partitions: 1, ..NONE });
     deep(1, [&[LATER], &[READ_1], &[]], Faults { partitions: 1, ..NONE });
     deep(1, [&[LONGER, CLOSE], &[READ_1, READ_1], &[]], Faults { partitions: 1, ..NONE });
     deep(1, [&[LATER, CLOSE], &[APPEND], &[]], Faults { partitions: 1, ..NONE });
@@ -263,6 +269,7 @@ fn a_store_that_restarts_or_returns_to_an_old_copy() {
     holds(1, [&[WRITE], &[MOVE], &[]], Faults { returns: 1, ..NONE });
     fine(1, [&[WRITE], &[MOVE], &[]], Faults { returns: 1, ..NONE });
     deep(1, [&[LATER, CLOSE], &[APPEND], &[]], Faults { returns: 1, ..NONE });
+    deep(1, [&[READ, WRITE], &[READ, READ], &[]], Faults { returns: 1, ..NONE });
 }
 
 #[test]
@@ -342,7 +349,8 @@ fn guilty_with_a_cache_that_is_used_after_its_bound() {
 }
 
 #[test]
-fn guilty_with_a_reader_that_writes_after_the_end_of_its_cache() {
+fn guilty_with_a_reader_that_writes_in_a_lower_mode() {
+    convicts(Guilt::WritesAsReader, 1, [&[READ, WRITE], &[READ, READ], &[OTHER]], NONE, OLDER);
     let faults = Faults { partitions: 1, ..NONE };
     convicts(Guilt::WritesAsReader, 1, [&[READ, WRITE], &[READ, READ], &[]], faults, OLDER);
 }

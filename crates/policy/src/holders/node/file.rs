@@ -143,6 +143,9 @@ pub(super) struct File {
     pub(super) hold: Option<Hold>,
     /// The highest mode that the table may show for the hold.
     shown: Option<Mode>,
+    /// Whether the hold was admitted for `Read`. In a lower mode it still gives no right to write: other readers may
+    /// still cache. Only the admission of a writer shows that all have lowered theirs.
+    only_reads: bool,
     pub(super) provisional: bool,
     /// Generation that the operations use.
     pub(super) layout: Option<u64>,
@@ -261,7 +264,7 @@ impl File {
         // A cache is filled after the admission.
         self.new.ends();
         let same = self.layout.filter(|_| !mode.caches() && self.hold.is_some_and(|hold| hold.mode > Mode::Open));
-        self.shown = Some(mode);
+        (self.shown, self.only_reads) = (Some(mode), mode == Mode::Read);
         let mode = if mode.caches() && !caches { Mode::Write } else { mode };
         self.hold = Some(Hold { mode, number });
         // A file without objects has no record.
@@ -276,6 +279,7 @@ impl File {
     pub(super) fn granted_provisionally(&mut self, number: u64, generation: u64) {
         self.hold = Some(Hold { mode: Mode::Write, number });
         (self.layout, self.provisional, self.shown) = (Some(generation), true, None);
+        self.only_reads = false;
     }
 
     /// The session has begun: the table shows what was registered.
@@ -327,10 +331,7 @@ impl File {
         if self.hold.is_none() && self.owes.take().is_some() && self.task == Task::Lower {
             self.task = Task::Idle;
         }
-        // Other nodes may read as long as the table shows no right to write.
-        let only_reads = self.hold.is_some() && self.shown == Some(Mode::Read);
-        let hold = self.hold.map(|hold| if only_reads { Hold { mode: Mode::Read, ..hold } } else { hold });
-        shown.then_some(Request::Reclaim { key, hold, claim })
+        shown.then_some(Request::Reclaim { key, hold: self.hold, claim })
     }
 
     pub(super) fn permit(&self, usage: Use) -> Option<Permit> {
@@ -343,8 +344,7 @@ impl File {
     /// Whether the rights of the hold are enough for a use.
     pub(super) fn serves(&self, usage: Use) -> bool {
         let mode = self.hold.map_or(Mode::Open, |hold| hold.mode);
-        // After the end of its own cache a reader does not write: other readers may still cache.
-        let writes = matches!(mode, Mode::Write | Mode::Exclusive) && self.shown != Some(Mode::Read);
+        let writes = matches!(mode, Mode::Write | Mode::Exclusive) && !self.only_reads;
         match usage {
             Use::Read => mode > Mode::Open,
             Use::Write => writes,

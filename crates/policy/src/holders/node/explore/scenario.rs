@@ -83,7 +83,7 @@ pub enum Guilt {
     BelievesStub,
     /// A node goes on with what it has cached after its mode was lowered to `Write`.
     KeepsCache,
-    /// A node that only reads writes after its cache has ended by itself.
+    /// A node that was admitted to read writes once its mode is a lower one.
     WritesAsReader,
     /// The table forgets at once that a file had a holder.
     ForgetsReleased,
