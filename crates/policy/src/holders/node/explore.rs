@@ -173,6 +173,37 @@ const OPEN: Op = Op::Open { name: 0 };
 const REPLACE: Op = Op::Replace { from: 1, to: 0 };
 const REMOVE: Op = Op::Remove { name: 0 };
 
+/// All programs of two operations.
+fn programs(values: [u8; 2]) -> Vec<&'static [Op]> {
+    let ops = |value| {
+        let write = |block, later| Op::Write { name: 0, block, value, later };
+        let append = |later| Op::Append { name: 0, value, later };
+        [
+            READ,
+            READ_1,
+            write(0, false),
+            write(1, true),
+            append(false),
+            append(true),
+            Op::Cut { name: 0, value },
+            MOVE,
+            CLOSE,
+        ]
+    };
+    let pairs = ops(values[0]).into_iter().flat_map(|first| ops(values[1]).map(|second| vec![first, second]));
+    pairs.map(|program| &*program.leak()).collect()
+}
+
+#[test]
+fn all_programs_of_two_operations_on_two_nodes() {
+    if depth() > 0 {
+        let all = programs([7, 8]);
+        for (n, first) in programs([5, 6]).into_iter().enumerate() {
+            all[n..].iter().for_each(|second| holds(1, [first, second, &[]], NONE));
+        }
+    }
+}
+
 #[test]
 fn writers_and_a_change() {
     holds(2, [&[WRITE], &[OTHER], &[MOVE]], NONE);
