@@ -5,9 +5,11 @@
 //! `ENTREPOT_BENCH_ONLY` (names of rows with commas between) set how much of it runs.
 //!
 //! `ENTREPOT_BENCH_COUNT=1` counts calls instead, once per row: calls of the kernel to the hosts' clients of GlusterFS,
-//! and calls of these to the bricks. The counts are the same on a machine with other load.
+//! and calls of these to the bricks. The counts are the same on a machine with other load. It also measures the
+//! processor time of each program, per operation.
 
 pub mod calls;
+pub mod processors;
 pub mod work;
 
 use crate::agent::{Agent, Call};
@@ -17,6 +19,7 @@ use crate::real::until_within;
 use crate::volume::{Node, PATIENT, Shared, State};
 use crate::web::Web;
 use calls::Calls;
+use processors::Processors;
 use std::time::{Duration, Instant};
 use work::{RECORD, Work};
 
@@ -37,6 +40,8 @@ const APPENDS: u64 = 300;
 const APPENDED_BYTES: usize = 100;
 /// Time after which a new volume is idle. A guess.
 const STARTED: Duration = Duration::from_secs(20);
+/// Rounds over which processor time is measured: the kernel counts it in ticks of some milliseconds.
+const MEASURED_ROUNDS: usize = 5;
 /// Rounds of staging in, each of which takes a minute.
 const STAGED_ROUNDS: usize = 2;
 /// No row may be slower than the plain mount by more than this.
@@ -46,6 +51,7 @@ const BOUND: f64 = 1.1;
 const SUBJECTS: usize = 4;
 /// The first of the volumes.
 const OURS: usize = 2;
+const NAMES: [&str; SUBJECTS] = ["same options", "own options", "entrepot", "cached"];
 /// Ratios of the table: of a subject to another.
 const RATIOS: [(usize, usize); 3] = [(OURS, 0), (OURS, 1), (OURS + 1, 1)];
 
@@ -203,8 +209,7 @@ fn wanted_rows() -> Vec<(&'static str, u64)> {
 
 #[test]
 fn calls_of_entrepot_beside_those_of_a_plain_mount() {
-    if std::env::var_os("ENTREPOT_BENCH_COUNT").is_none() {
-        println!("not wanted: ENTREPOT_BENCH_COUNT=1 has it run");
+    if !is_counting() {
         return;
     }
     let Some(hosts) = hosts() else { return };
@@ -244,6 +249,52 @@ fn calls_of_entrepot_beside_those_of_a_plain_mount() {
                 println!("  plain: {}\n  entrepot: {}", plain.named(), ours.named());
             }
             assert!(plain.asked() > 0.0 && ours.asked() > 0.0, "{row}: nothing was counted");
+        }
+    }
+}
+
+fn is_counting() -> bool {
+    let counts = std::env::var_os("ENTREPOT_BENCH_COUNT").is_some();
+    if !counts {
+        println!("not wanted: ENTREPOT_BENCH_COUNT=1 has it run");
+    }
+    counts
+}
+
+#[test]
+fn processor_time_of_each_program() {
+    if !is_counting() {
+        return;
+    }
+    let Some(hosts) = hosts() else { return };
+    let (rows, rig) = (wanted_rows(), rig(&hosts));
+    let mut agents = hosts.agents();
+    std::thread::sleep(STARTED);
+    let idle = Processors::idle();
+    let mut all = vec![[const { Vec::new() }; SUBJECTS]; rows.len()];
+    // The first round is not counted.
+    for round in 0..=MEASURED_ROUNDS {
+        for dir in &rig.dirs {
+            agents[0].ok(Call::Work(Work::Directory { path: format!("{dir}/{round}/small") }));
+        }
+        for ((row, operations), all) in rows.iter().zip(&mut all) {
+            for (subject, all) in all.iter_mut().enumerate() {
+                let work = || {
+                    rig.measure(&mut agents, row, subject, round);
+                };
+                let each = Processors::during(&idle, work).times(1.0 / *operations as f64);
+                if round > 0 {
+                    all.push(each);
+                }
+            }
+        }
+    }
+    println!("milliseconds of processor time per operation, mean of {MEASURED_ROUNDS} rounds");
+    println!("| row | per | subject | entrepot | client | bricks | others |");
+    println!("|---|---|---|---|---|---|---|");
+    for ((row, operations), all) in rows.iter().zip(&all) {
+        for (name, of) in NAMES.iter().zip(all) {
+            println!("| {row} | {operations} | {name} | {} |", Processors::mean(of).cells());
         }
     }
 }
