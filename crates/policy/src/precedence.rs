@@ -55,7 +55,7 @@ impl Turn {
 pub struct Config {
     /// Wait after which a prefetch goes before awaited reads: 500 ms, the read expiry of Linux's deadline scheduler.
     pub expiry: Time,
-    /// Number of queued awaited reads from which on a prefetch is merged with the read before it. A guess: a device
+    /// If at least so many awaited reads are queued, a prefetch is merged with the read before it. A guess: a device
     /// that keeps up has fewer than 4.
     pub crowd: usize,
     /// Largest prefetch that continues where the device stopped: 32 KiB, or two milliseconds of a Cheetah 9LP, which

@@ -246,7 +246,7 @@ fn who_waits_gets_the_lock_when_it_is_free_or_is_interrupted() {
     takes(&mut agents[0], all(By::Flock, ALONE));
     let path = format!("{}/waits", nodes[0].at);
     for node in [&nodes[1], &nodes[0]] {
-        // By a signal that is caught, and by one that ends it.
+        // A signal that the process catches ends its wait, and so does one that ends the process.
         let began = Instant::now();
         let given_up = node.host.run("flock", &["-w", "1", &path, "true"]);
         assert_eq!(code(&given_up), 1, "{}", err(&given_up));

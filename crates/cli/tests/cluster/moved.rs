@@ -26,7 +26,8 @@ fn a_file_that_moves_under_writers_on_all_nodes_keeps_every_byte() {
     }
     for report in writers.stop() {
         assert!(report.errors.is_empty(), "{:?}", report.errors);
-        assert!(report.writes > 20, "only {} writes", report.writes);
+        let logs = || nodes.iter().map(|node| node.log()).collect::<String>();
+        assert!(report.writes > 20, "only {} writes\n{}", report.writes, logs());
     }
     are_in_order(&nodes);
 }
