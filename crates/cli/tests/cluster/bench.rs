@@ -79,6 +79,13 @@ struct Rig<'a> {
 }
 
 impl Rig<'_> {
+    /// Makes the directories of a round.
+    fn make_directories(&self, agents: &mut [Agent<'_>], round: usize) {
+        for dir in &self.dirs {
+            agents[0].ok(Call::Work(Work::Directory { path: format!("{dir}/{round}/small") }));
+        }
+    }
+
     /// Seconds of one row for one subject, in one round.
     fn measure(&self, agents: &mut [Agent<'_>], row: &str, subject: usize, round: usize) -> f64 {
         let dir = format!("{}/{round}", self.dirs[subject]);
@@ -162,9 +169,7 @@ fn entrepot_against_plain_mounts() {
     let mut all = vec![[const { Vec::new() }; SUBJECTS]; rows.len()];
     // The first round is not counted: it finds nothing in any memory.
     for round in 0..=rounds {
-        for dir in &rig.dirs {
-            agents[0].ok(Call::Work(Work::Directory { path: format!("{dir}/{round}/small") }));
-        }
+        rig.make_directories(&mut agents, round);
         for ((row, _), all) in rows.iter().zip(&mut all) {
             let mut turns: Vec<usize> = (0..SUBJECTS).collect();
             if round % 2 == 1 {
@@ -219,9 +224,7 @@ fn calls_of_entrepot_beside_those_of_a_plain_mount() {
     std::thread::sleep(STARTED);
     // The first round is not counted: it finds nothing in any memory.
     for round in 0..2 {
-        for dir in &rig.dirs {
-            agents[0].ok(Call::Work(Work::Directory { path: format!("{dir}/{round}/small") }));
-        }
+        rig.make_directories(&mut agents, round);
         let idle = Calls::idle(&hosts.hosts);
         let each = idle.clone().times(1.0 / rig.nodes.iter().flatten().count() as f64);
         println!(
@@ -274,9 +277,7 @@ fn processor_time_of_each_program() {
     let mut all = vec![[const { Vec::new() }; SUBJECTS]; rows.len()];
     // The first round is not counted.
     for round in 0..=MEASURED_ROUNDS {
-        for dir in &rig.dirs {
-            agents[0].ok(Call::Work(Work::Directory { path: format!("{dir}/{round}/small") }));
-        }
+        rig.make_directories(&mut agents, round);
         for ((row, operations), all) in rows.iter().zip(&mut all) {
             for (subject, all) in all.iter_mut().enumerate() {
                 let work = || {

@@ -47,7 +47,8 @@ const RELEASED_MAX: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Run(pub u64);
 
-/// Rights of a node in a file. Each one includes those before it.
+/// Rights of a node in a file. A recall lowers a mode to one before it. A holder that was admitted for `Read` only reads
+/// in `Write`, too, until it is admitted as a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// The node has the file open, without any right.
