@@ -3,7 +3,7 @@
 use super::Namespace;
 use super::node::NodeId;
 use crate::stub::real::{is_laid_out, number_at};
-use object::host::{descriptor_path, remembered};
+use object::host::{descriptor_path, fstat, remembered};
 use parking_lot::RwLockReadGuard;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, chmodat, openat, statat, unlinkat};
 use rustix::io::{Errno, Result};
@@ -140,12 +140,9 @@ fn stub_with_objects(
         return Ok(None);
     }
     let open = |access| openat(directory, name, access | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-    let opened = open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)).or_else(|error| {
-        // The file's mode forbids access even to its owner.
-        chmodat(directory, name, Mode::RUSR | Mode::WUSR, AtFlags::empty()).map_err(|_| error)?;
-        let opened = open(OFlags::RDWR);
-        chmodat(directory, name, Mode::from_raw_mode(stat.st_mode & 0o7777), AtFlags::empty())?;
-        opened
+    let opened = open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)).or_else(|error| match error {
+        Errno::ACCESS => open_forbidden(directory, name, stat),
+        error => Err(error),
     });
     match opened {
         Ok(stub) => match remembered(&stub) {
@@ -161,12 +158,29 @@ fn stub_with_objects(
     }
 }
 
+/// Opens a file whose mode forbids access even to its owner. The mode is changed through a descriptor: another node may
+/// rename a symbolic link over the name, and the daemon must not follow it.
+fn open_forbidden(directory: &OwnedFd, name: &OsStr, stat: &Stat) -> Result<OwnedFd> {
+    let file = openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let now = fstat(&file)?;
+    let is_same = (now.st_dev, now.st_ino) == (stat.st_dev, stat.st_ino);
+    if !is_same || FileType::from_raw_mode(now.st_mode) != FileType::RegularFile {
+        return Err(Errno::STALE);
+    }
+    let path = descriptor_path(&file);
+    let set_mode = |mode| chmodat(CWD, path.as_str(), mode, AtFlags::empty());
+    set_mode(Mode::RUSR | Mode::WUSR).map_err(|_| Errno::ACCESS)?;
+    let opened = openat(CWD, path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    set_mode(Mode::from_raw_mode(now.st_mode & 0o7777))?;
+    opened
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::namespace::{Caller, ROOT};
     use rustix::fs::RenameFlags;
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::Path;
 
     fn tree(files: &[&str]) -> (tempfile::TempDir, Namespace) {
@@ -238,5 +252,28 @@ mod tests {
             false
         };
         assert_eq!(namespace.unlink_after(ROOT, name, gone).err(), Some(Errno::NOENT));
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_file_to_be_removed_does_not_lead_to_a_change_of_modes() {
+        let (dir, _) = tree(&["file", "other"]);
+        let at = |name: &str| dir.path().join(name);
+        let directory = OwnedFd::from(std::fs::File::open(dir.path()).expect("a directory"));
+        let set = |name: &str, mode| {
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).expect("chmod");
+        };
+        let mode = |name: &str| at(name).metadata().expect("a file").mode() & 0o7777;
+        let name = OsStr::new("file");
+        set("file", 0o4000);
+        set("other", 0o640);
+        let stat = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).expect("a file");
+        assert!(open_forbidden(&directory, name, &stat).is_ok());
+        assert_eq!(mode("file"), 0o4000);
+
+        std::fs::rename(at("file"), at("elsewhere")).expect("rename");
+        symlink("other", at("file")).expect("a link");
+        assert!(matches!(stub_with_objects(&directory, name, &stat, true), Err(Outdated)));
+        assert_eq!(open_forbidden(&directory, name, &stat).err(), Some(Errno::STALE));
+        assert_eq!(mode("other"), 0o640);
     }
 }
