@@ -9,6 +9,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Barrier;
 use std::time::Duration;
 
 const OWNER: u32 = 12_345;
@@ -169,4 +170,37 @@ fn an_append_by_another_user_always_takes_setuid_away() {
         });
         assert_eq!(kept.count(), 0);
     }
+}
+
+/// The kernel checks no permission of a file opened by its creation. [S-004]
+#[test]
+fn a_creation_opens_no_file_that_another_user_has_just_made() {
+    const ROUNDS: usize = 2000;
+    let Some((volume, _dir)) = mounted(4) else { return };
+    let (at, beside, begin) = (&volume.at, volume.dir.join("namespace/tree"), Barrier::new(2));
+    let make_beside = || {
+        for round in 0..ROUNDS {
+            begin.wait();
+            // At another moment of the other open in each round.
+            (0..round % 64 * 40).for_each(|_| std::hint::spin_loop());
+            let path = beside.join(round.to_string());
+            let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        }
+    };
+    let create = || {
+        let opened = (0..ROUNDS).map(|round| {
+            begin.wait();
+            let path = at.join(round.to_string());
+            let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+            opened.and_then(|file| Ok(file.metadata()?.uid())).map_err(|error| error.raw_os_error())
+        });
+        opened.collect::<Vec<_>>()
+    };
+    let opened = std::thread::scope(|scope| {
+        scope.spawn(make_beside);
+        as_owner(false, create)
+    });
+    let denied = Err(Some(rustix::io::Errno::ACCESS.raw_os_error()));
+    let wrong: Vec<_> = opened.iter().filter(|opened| **opened != Ok(OWNER) && **opened != denied).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }

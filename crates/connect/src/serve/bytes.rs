@@ -1,6 +1,7 @@
 //! Open files and their bytes.
 
 use super::Shared;
+use super::entries::{absent, is_there};
 use crate::file::{OpenFile, Place, Unsent, World};
 use fuser::{BackingId, FopenFlags};
 use meta::namespace::{Caller, Node, NodeId};
@@ -13,6 +14,9 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Limit of attempts to create a file whose name other clients create and remove. A guess.
+const CREATIONS_MAX: usize = 4;
 
 /// One open of a file.
 pub(super) struct Handle {
@@ -43,7 +47,9 @@ impl Shared {
         Opened { handle: self.handles.insert(Arc::new(handle)), flags, backing }
     }
 
-    /// Creates a file, or opens it if that is allowed. `O_EXCL` is sent to the server once, over one connection.
+    /// Creates a file. The kernel checks no permission of a file opened by its creation. If the name exists by now, the
+    /// kernel has to look it up: `STALE`, or `EXIST` with `O_EXCL`, which is sent to the server once, over one
+    /// connection.
     pub fn made(
         &self,
         caller: Caller,
@@ -53,15 +59,22 @@ impl Shared {
         flags: OFlags,
     ) -> Result<(Arc<Node>, Stat)> {
         let names = &self.names;
-        let exclusive = flags.contains(OFlags::EXCL);
         let create = |tree: &meta::namespace::Namespace| {
             tree.create(caller, parent, name, mode).map(|(node, stat, _)| (node, stat))
         };
-        let created = names.run_or_look(Operation::Make, create, |tree| super::entries::absent(tree, parent, name));
-        match created {
-            // Without `O_EXCL` a file that exists now is a success.
-            Err(Errno::EXIST | Errno::IO) if !exclusive => names.run(Operation::Read, |tree| tree.lookup(parent, name)),
-            made => made,
+        let mut tries = 1..CREATIONS_MAX;
+        loop {
+            let created = names.run_or_look(Operation::Make, create, |tree| absent(tree, parent, name));
+            let error = match created {
+                Err(error @ (Errno::EXIST | Errno::IO)) if !flags.contains(OFlags::EXCL) => error,
+                made => return made,
+            };
+            if names.run(Operation::Read, |tree| is_there(tree, parent, name))? {
+                return Err(Errno::STALE);
+            }
+            if tries.next().is_none() {
+                return Err(if error == Errno::EXIST { Errno::STALE } else { error });
+            }
         }
     }
 

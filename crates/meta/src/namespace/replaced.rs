@@ -149,8 +149,8 @@ impl Namespace {
         self.lost.has(parent, name)
     }
 
-    /// Extends that second after the file was kept open.
-    pub fn is_lost_still(&self, parent: NodeId, name: &OsStr) {
+    /// Starts that second for a name, or extends it after the file was kept open.
+    pub fn mark_lost(&self, parent: NodeId, name: &OsStr) {
         self.lost.add(parent, name);
     }
 }

@@ -140,7 +140,8 @@ pub trait FileSystem: Send + Sync + Sized + 'static {
 
     /// Opens a file.
     fn open(self: &Arc<Self>, caller: Caller, id: NodeId, flags: OFlags, answer: Answer<ReplyOpen>);
-    /// Creates and opens a file. Opens an existing one if that is allowed.
+    /// Creates and opens a file. The kernel checks no permission of the opened file, so a name that exists is `STALE`,
+    /// which makes the kernel look it up; with `O_EXCL` it is `EXIST`.
     fn create(
         self: &Arc<Self>,
         caller: Caller,

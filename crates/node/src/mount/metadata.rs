@@ -23,8 +23,11 @@ pub const STATS_NAME: &str = ".stats";
 /// Node number of that file, which no file system assigns.
 pub const STATS_ID: NodeId = u64::MAX - 1;
 
-/// A file that was created or (`true`) found, and its new user.
-type Created<'a> = (Arc<Node>, Stat, super::open::User<'a>, bool);
+/// Limit of attempts to create a file whose name other nodes create and remove. A guess.
+const CREATIONS_MAX: usize = 4;
+
+/// A file that was created, and its new user.
+type Created<'a> = (Arc<Node>, Stat, super::open::User<'a>);
 
 impl Server {
     /// Attributes to show to the kernel.
@@ -119,7 +122,8 @@ impl Server {
         });
     }
 
-    /// Creates and opens a file; opens an existing one if that is allowed.
+    /// Creates and opens a file. The kernel checks no permission of a file opened by its creation. If the name exists
+    /// by now, the kernel has to look it up: `STALE`, or `EXIST` with `O_EXCL`.
     pub fn create(
         self: &Arc<Self>,
         caller: Caller,
@@ -133,29 +137,21 @@ impl Server {
             Ok(held) => held,
             Err(refusal) => return answer.give(Err(holders::errno(refusal))),
         };
-        // With O_TRUNC, which most applications set to create files, only an existing file has anything to cut.
-        let only_new = if flags.contains(OFlags::TRUNC) { flags | OFlags::EXCL } else { flags };
         if self.inherited_in(parent).is_none_or(|placement| !is_single(&placement)) {
-            match self.create_or_find(caller, parent, name, mode, only_new) {
-                Err(error) if error.errno() == Errno::EXIST && only_new != flags => {}
-                created => return self.answer_created(held, created, flags, answer),
-            }
+            let created = self.create_new(caller, parent, name, mode, flags);
+            return self.answer_created(held, created, flags, answer);
         }
-        // An object may have to be made or cut.
+        // An object has to be made.
         let (server, name) = (self.clone(), name.to_owned());
         self.hand_over(caller.uid, answer, move |answer| {
-            let created = server.create_or_find(caller, parent, &name, mode, flags);
+            let created = server.create_new(caller, parent, &name, mode, flags);
             server.answer_created(held, created, flags, answer);
         });
     }
 
     fn answer_created(&self, held: Held, created: Result<Created<'_>>, flags: OFlags, answer: Answer<ReplyCreate>) {
-        let opened = created.and_then(|(node, stat, user, found)| {
-            let cut = |entered| match found && flags.contains(OFlags::TRUNC) {
-                true => user.open.file.truncate(0).map(|()| entered),
-                false => Ok(entered),
-            };
-            let entered = self.enter_with(held, &user, flags).and_then(cut);
+        let opened = created.and_then(|(node, stat, user)| {
+            let entered = self.enter_with(held, &user, flags);
             let entered = entered.inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
             let (handle, flags) = self.handle(entered, user, flags, |fd| answer.register(fd));
             let attr = self.shown(node.id, stat);
@@ -166,7 +162,7 @@ impl Server {
         answer.give(opened.map_err(|error| error.errno()));
     }
 
-    fn create_or_find(
+    fn create_new(
         &self,
         caller: Caller,
         parent: NodeId,
@@ -177,43 +173,44 @@ impl Server {
         if is_virtual(parent, name) {
             return Err(Errno::EXIST.into());
         }
-        let (reserved, refused) = match self.reserve_inode(caller, parent) {
-            Ok(reserved) => (reserved, None),
-            Err(error) => (None, Some(error)),
-        };
-        let creation = self.parts.files.begin_creation();
-        let made = match refused {
+        let namespace = &self.parts.namespace;
+        let reserved = match self.reserve_inode(caller, parent) {
+            Ok(reserved) => reserved,
             // An existing file needs no inode.
-            Some(error) if !self.parts.namespace.has(parent, name) => return Err(error.into()),
-            Some(_) => Err(Errno::EXIST),
-            None => self.parts.namespace.create(caller, parent, name, mode),
-        };
-        let (node, stat, user, found) = match made {
-            Ok((node, stat, stub)) => {
-                self.keep_inode(reserved, parent, &stat);
-                let user = self.user_of_new_stub(node.id, stub, creation);
-                let user = user.inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
-                user.open.is_of(&node);
-                (node, stat, user, false)
-            }
-            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
-                let (node, stat) = self.parts.namespace.lookup(parent, name)?;
-                let is_file = node.kind() == rustix::fs::FileType::RegularFile;
-                let user = if is_file { self.user(node.id) } else { Err(Errno::STALE.into()) };
-                let user =
-                    user.and_then(|user| if user.open.is_of(&node) { Ok(user) } else { Err(Errno::STALE.into()) });
-                let user = user.inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
-                (node, stat, user, true)
-            }
+            Err(_) if namespace.has(parent, name) => return Err(self.exists(parent, name, flags).into()),
             Err(error) => return Err(error.into()),
         };
+        let creation = self.parts.files.begin_creation();
+        let mut tries = 1..CREATIONS_MAX;
+        let (node, stat, stub) = loop {
+            match namespace.create(caller, parent, name, mode) {
+                Ok(made) => break made,
+                // Another node has removed the file already.
+                Err(Errno::EXIST)
+                    if !flags.contains(OFlags::EXCL) && !namespace.has(parent, name) && tries.next().is_some() => {}
+                Err(Errno::EXIST) => return Err(self.exists(parent, name, flags).into()),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        self.keep_inode(reserved, parent, &stat);
+        let user = self.user_of_new_stub(node.id, stub, creation);
+        let user = user.inspect_err(|_| namespace.forget(node.id, 1))?;
+        user.open.is_of(&node);
         let (file, path) = (&user.open.file, || self.path_of(parent, name));
         file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
-        if !found {
-            user.open.made_with(&stat);
-            self.lay_out_new(parent, &user.open);
+        user.open.made_with(&stat);
+        self.lay_out_new(parent, &user.open);
+        Ok((node, stat, user))
+    }
+
+    /// Errno of a creation whose name exists. With `STALE` the kernel repeats the open with a new lookup, which keeps
+    /// the file open: the kernel repeats it only once.
+    fn exists(&self, parent: NodeId, name: &OsStr, flags: OFlags) -> Errno {
+        if flags.contains(OFlags::EXCL) {
+            return Errno::EXIST;
         }
-        Ok((node, stat, user, found))
+        self.parts.namespace.mark_lost(parent, name);
+        Errno::STALE
     }
 
     /// Sets a new file's layout request from its directory. One object for the whole file is made at once, so that the

@@ -38,7 +38,7 @@ impl Server {
                 }
                 pinned => {
                     if pinned.is_ok() {
-                        self.parts.namespace.is_lost_still(parent, name);
+                        self.parts.namespace.mark_lost(parent, name);
                     }
                     return found;
                 }
