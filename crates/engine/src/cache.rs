@@ -55,6 +55,9 @@ pub const BLOCK_BYTES: u32 = 4096;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
+/// End of the part of a file that has block numbers. Bytes beyond it are never cached.
+pub(crate) const CACHED_END: u64 = (INDEX_MAX + 1) * BLOCK;
+
 /// Nanoseconds since the clock's own origin.
 pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
 
@@ -84,7 +87,7 @@ pub(crate) struct Asked<'a> {
     pub stream: &'a Stream,
     pub file: FileId,
     pub offset: u64,
-    /// Within the file.
+    /// Within the file and below [`CACHED_END`].
     pub len: usize,
     /// Size of the file.
     pub size: u64,

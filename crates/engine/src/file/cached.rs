@@ -1,7 +1,7 @@
 //! Files behind the block cache: reads through the cache, its fetches, and invalidation.
 
 use super::{File, View};
-use crate::cache::{Asked, BLOCK_BYTES, BlockCache, Order, PieceWork, Stream, Ticket};
+use crate::cache::{Asked, BLOCK_BYTES, BlockCache, CACHED_END, Order, PieceWork, Stream, Ticket};
 use object::target::Pending;
 use policy::cache::FetchId;
 use policy::precedence::Class;
@@ -16,7 +16,7 @@ pub enum Reading {
     Done(usize),
     /// The bytes are on their way. Not to be awaited on a thread that must not wait.
     Waits(Box<Ticket>),
-    /// The cache doesn't serve this file.
+    /// The cache doesn't serve this file or range.
     Uncached,
 }
 
@@ -38,6 +38,9 @@ impl File {
         let len = snapshot.within(offset, buf.len());
         if len == 0 {
             return Reading::Done(0);
+        }
+        if offset + len as u64 > CACHED_END {
+            return Reading::Uncached;
         }
         let begun = cache.begin(&Asked { stream, file: id, offset, len, size }, &mut buf[..len]);
         let mut pending = Vec::new();

@@ -1,7 +1,7 @@
 //! Readers beside truncations.
 
 use super::*;
-use crate::cache::{BlockCache, Stream};
+use crate::cache::{BlockCache, CACHED_END, Stream};
 use crate::file::held::tests::World;
 use crate::file::{InlineRead, OnDeadline, Pool, Reading};
 use meta::stub::memory::MemoryStub;
@@ -101,6 +101,17 @@ fn nor_does_a_read_through_the_cache() {
         }
         Reading::Uncached => None,
     });
+}
+
+#[test]
+fn a_read_beyond_the_last_block_number_of_the_cache_is_uncached() {
+    let (file, cache) = file(0);
+    file.write(0, &[1; 10]).unwrap();
+    let stream = Stream::new(&cache, 0);
+    let is_uncached = |offset| matches!(file.begin_read(&stream, offset, &mut [0; 10]), Reading::Uncached);
+    assert!(!is_uncached(0));
+    file.size.store(1 << 60, Ordering::Release);
+    assert!(is_uncached(CACHED_END - 5) && is_uncached(CACHED_END) && is_uncached(1 << 59));
 }
 
 /// [S-350]
