@@ -76,6 +76,28 @@ fn truncating_and_extending_gives_zeros_on_every_mirror() {
     }
 }
 
+/// [S-020]
+#[test]
+fn bytes_synced_in_the_stub_stay_there_until_every_mirror_has_them_durably() {
+    let placement = Placement {
+        stripe_size: STRIPE as u64,
+        stripe_count: 1,
+        single_bytes_max: 0,
+        segment_bytes: 0,
+        mirrors: 2,
+        tier: None,
+    };
+    let inline_bytes_max = STRIPE as u64;
+    let world = World::new(Options { targets: 2, placement, mirror_writes: MirrorWrites::Sync, inline_bytes_max }, 5);
+    let file = &world.life.file;
+    file.write(0, &[1; 100]).expect("well");
+    file.sync_now(false).expect("well");
+    world.media[1].set_faults(Faults { syncs_lose: true, ..Faults::default() });
+    file.write(inline_bytes_max, &[2; 10]).expect_err("one mirror is not durable");
+    assert!(file.layout().is_none());
+    assert!(read(file).expect("well")[..100] == [1; 100]);
+}
+
 /// [S-020] In the objects themselves: after a loss of power the copies may differ in what was not synced, so one of
 /// them is the truth and the others are brought up to it.
 #[test]

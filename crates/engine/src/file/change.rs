@@ -73,12 +73,13 @@ impl File {
         }
         let record = self.record.lock();
         let view = self.view();
-        let Some(old) = &view.layout else { return Ok(()) };
+        let failed = || target_error(missed[0].target, missed[0].error.clone());
+        // All mirrors of a first layout have all bytes when it is published.
+        let Some(old) = &view.layout else { return Err(failed()) };
         // A mirror with lost objects may need one that missed the write: then the write fails.
         let others = view.in_sync().filter(|i| missed.iter().all(|m| m.mirror != *i));
         if !others.into_iter().any(|m| self.is_whole(&view, m)) {
-            let first = &missed[0];
-            return Err(target_error(first.target, first.error.clone()));
+            return Err(failed());
         }
         let mut new = Layout::clone(old);
         for m in missed.iter().filter(|m| old.mirrors[m.mirror].state == MirrorState::InSync) {
