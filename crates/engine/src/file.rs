@@ -312,8 +312,8 @@ impl File {
     /// Size and modification time, with one look at the object where one is needed.
     pub fn size_and_modified_ns(&self) -> (u64, Option<u64>) {
         let (size, kernel) = match self.passthrough_state() {
-            Some((size, modified)) => (size, modified),
-            None => (self.size.load(Ordering::Acquire), 0),
+            Ok(Some((size, modified))) => (size, modified),
+            _ => (self.size.load(Ordering::Acquire), 0),
         };
         let modified = kernel.max(self.modified.load(Ordering::Relaxed));
         (size, (modified != 0).then_some(modified))

@@ -2,7 +2,8 @@
 //!
 //! A node sets it while the kernel writes the file alone, while several mirrors are written, and during a move. With
 //! several nodes each sets its own marks. Another node settles the marks of a node whose lease ended, and never removes
-//! a mark in use. The last link of a file may be a mark: the node that removes it removes the objects.
+//! a mark in use. The last link of a file may be a mark: the node that removes it removes the objects. While another
+//! node may have the file open they stay; the next start finds them.
 
 use super::File;
 use crate::{Error, Result};
@@ -11,6 +12,10 @@ use policy::cluster::Standing;
 use policy::layout::Layout;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Wait for nodes that have closed a removed file and still hold it. A guess: a recall takes milliseconds.
+const RELEASE_WAIT: Duration = Duration::from_millis(200);
 
 impl File {
     /// Whether the mark is durable, so that mirrors may be written.
@@ -72,6 +77,9 @@ impl File {
         // A mark leads to an interrupted move after a crash; the end of the move removes it.
         if !self.claims.lock().is_at_rest() {
             return;
+        }
+        if self.settle_past_writes().is_err() {
+            return; // a later use or the next start reads the size from the object
         }
         self.learn_layout(mark);
         let view = self.view();
@@ -146,9 +154,14 @@ impl Drop for File {
         if let Some(holds) = self.holds() {
             holds.closed(self);
         }
-        if self.lost_its_last_link.load(Ordering::Acquire)
-            && let Err(error) = self.remove_objects()
-        {
+        if !self.lost_its_last_link.load(Ordering::Acquire) {
+            return;
+        }
+        if self.is_held_elsewhere(RELEASE_WAIT) {
+            tracing::info!(
+                "the objects of a removed file stay, since other nodes may use them; the next start removes them"
+            );
+        } else if let Err(error) = self.remove_objects() {
             tracing::warn!("the objects of a removed file stay; `entrepot check` will find them: {error}");
         }
     }

@@ -1,4 +1,5 @@
-//! Closed files with a mapped object: they stay in use, so that the kernel's hold of the layout is not forgotten.
+//! Closed files with a mapped object, or with a size that only the object has. They stay in use, so that the kernel's
+//! hold of the layout and its writes are not forgotten.
 
 use super::{File, FileTable};
 use parking_lot::Mutex;
@@ -26,10 +27,14 @@ impl Mapped {
         Some(file.clone())
     }
 
-    fn look(&self, number: usize) {
+    /// `settles`: whether the caller may wait for targets.
+    fn look(&self, number: usize, settles: bool) {
         for _ in 0..number {
             let Some(file) = self.after_last() else { return };
-            if !file.is_mapped() {
+            if settles && file.is_unsettled() {
+                file.settle_mark();
+            }
+            if !file.is_mapped() && !file.is_unsettled() {
                 let removed = self.0.lock().0.remove(&number_of(&file));
                 drop(removed);
             }
@@ -42,7 +47,7 @@ fn number_of(file: &Arc<File>) -> usize {
 }
 
 impl FileTable {
-    /// Handles the close of a file, which stays in use while it is mapped.
+    /// Handles the close of a file, which stays in use while it is mapped or unsettled.
     pub fn closed(&self, file: &Arc<File>) {
         let is_mapped = || {
             let mapped = file.is_mapped();
@@ -51,16 +56,16 @@ impl FileTable {
             }
             mapped
         };
-        if (0..ATTEMPTS).all(|_| is_mapped()) {
+        if file.is_unsettled() || (0..ATTEMPTS).all(|_| is_mapped()) {
             self.mapped.0.lock().0.insert(number_of(file), file.clone());
         }
-        self.mapped.look(CHECKED);
+        self.mapped.look(CHECKED, false);
     }
 
-    /// Checks all files that were mapped when they were closed.
+    /// Checks all files that were mapped or unsettled when they were closed, and settles them.
     pub fn check_mapped(&self) {
         let number = self.mapped.0.lock().0.len();
-        self.mapped.look(number);
+        self.mapped.look(number, true);
     }
 
     /// Drops all files at the end of the mount.

@@ -72,7 +72,7 @@ impl File {
         if self.is_removed() { Err(crate::Error::Busy("the file has been removed".into())) } else { Ok(()) }
     }
 
-    /// Has the objects removed with the last use of the file on this node.
+    /// Has the objects removed with the last use of the file on this node, unless another node may have it open then.
     pub(crate) fn remove_with_last_use(&self) {
         self.lost_its_last_link.store(true, Ordering::Release);
     }

@@ -6,7 +6,7 @@
 //! it.
 
 use super::lease::is_open_elsewhere;
-use super::{File, Slot, View};
+use super::{File, Slot, View, target_error};
 use crate::{Error, Result};
 use meta::stub::{InUse, Mark};
 use object::host::fstat;
@@ -171,6 +171,7 @@ impl File {
         if !works || object.state != ObjectState::Complete {
             return None;
         }
+        self.settle_past_writes().ok()?;
         if writes && layout.mirrors[0].covered() != OPEN_END {
             if !held {
                 return None;
@@ -248,14 +249,56 @@ impl File {
         claims.object.iter().for_each(|slot| slot.unsynced.changed());
         claims.writers -= 1;
         if claims.writers == 0 && settled {
-            claims.object = None;
-            // If the record stays, the next start reads the size from an object that is as long as the file.
-            let _ = self.stub.set_kernel_writes(false);
-            self.kernel_writes.store(false, Ordering::Release);
-            if let Some(mark) = claims.take_mark() {
-                // If the mark stays, the next start settles a settled file.
-                let _ = self.stub.mark_in_use(mark, Mark::None);
+            self.forget_kernel_writes(claims);
+        }
+    }
+
+    /// Ends the phase in which the object's length is the size of the file. The caller holds `io` exclusively.
+    fn forget_kernel_writes(&self, claims: &mut Claims) {
+        claims.object = None;
+        // If the record stays, the next start reads the size from an object that is as long as the file.
+        let _ = self.stub.set_kernel_writes(false);
+        self.kernel_writes.store(false, Ordering::Release);
+        if let Some(mark) = claims.take_mark() {
+            // If the mark stays, the next start settles a settled file.
+            let _ = self.stub.mark_in_use(mark, Mark::None);
+        }
+    }
+
+    /// Whether all opens that wrote through the kernel ended, and only the object has their size.
+    pub(super) fn is_unsettled(&self) -> bool {
+        let claims = self.claims.lock();
+        claims.writers == 0 && self.kernel_writes.load(Ordering::Acquire) && !self.is_removed()
+    }
+
+    /// Settles the size after the kernel's writes if the last close could not. The flag of the stub shows writes of an
+    /// earlier [`File`]. The caller holds `io` exclusively.
+    ///
+    /// # Errors
+    /// Errors of the object's target: only the object has the size.
+    pub(super) fn settle_past_writes(&self) -> Result<()> {
+        if self.kernel_writes.load(Ordering::Acquire) {
+            if self.claims.lock().writers == 0 {
+                self.settle_size()?;
+                self.forget_kernel_writes(&mut self.claims.lock());
             }
+            return Ok(());
+        }
+        let view = self.view();
+        let single = !self.is_shared() && view.layout.as_ref().is_some_and(|layout| layout.single_object().is_some());
+        if !single || !self.stub.kernel_writes()? {
+            return Ok(());
+        }
+        let slot = view.all().next().expect("a single object");
+        let len = slot.run(&self.pool, |h| h.len()).map_err(|error| target_error(slot.target_id, error))?;
+        self.extend_to(len)?;
+        self.stub.set_kernel_writes(false)
+    }
+
+    /// As `settle_past_writes`, before the file is emptied: a size that only the object has does not count any more.
+    pub(super) fn drop_past_writes(&self) {
+        if self.settle_past_writes().is_err() {
+            self.forget_kernel_writes(&mut self.claims.lock());
         }
     }
 
@@ -304,24 +347,32 @@ impl File {
 
     /// Size and modification time while the kernel writes by itself. The time is in nanoseconds since 1970, or 0 if it
     /// is not newer than the last one taken over.
-    pub(super) fn passthrough_state(&self) -> Option<(u64, u64)> {
-        let (size, modified) = self.ask_object()?;
-        Some((size, if modified > self.kernel_modified.load(Ordering::Acquire) { modified } else { 0 }))
+    ///
+    /// # Errors
+    /// Errors of the object's target.
+    pub(super) fn passthrough_state(&self) -> Result<Option<(u64, u64)>> {
+        let Some((size, modified)) = self.ask_object()? else { return Ok(None) };
+        let is_newer = modified > self.kernel_modified.load(Ordering::Acquire);
+        Ok(Some((size, if is_newer { modified } else { 0 })))
     }
 
-    fn ask_object(&self) -> Option<(u64, u64)> {
+    fn ask_object(&self) -> Result<Option<(u64, u64)>> {
         if !self.kernel_writes.load(Ordering::Acquire) {
-            return None;
+            return Ok(None);
         }
-        let object = self.claims.lock().object.clone()?;
-        object.run(&self.pool, |h| object_state(h.fd().ok_or(Errno::NOTSUP)?)).ok()
+        let Some(object) = self.claims.lock().object.clone() else { return Ok(None) };
+        let state = object.run(&self.pool, |h| object_state(h.fd().ok_or(Errno::NOTSUP)?));
+        state.map(Some).map_err(|error| target_error(object.target_id, error))
     }
 
     /// Stores the size of the kernel's writes in the stub, and records their time.
+    ///
+    /// # Errors
+    /// Errors of the object's target and of the stub.
     pub(super) fn settle_size(&self) -> Result<()> {
         let (size, _extend) = loop {
             let cuts = self.cuts.wait();
-            let Some((size, modified)) = self.passthrough_state() else { return Ok(()) };
+            let Some((size, modified)) = self.passthrough_state()? else { return Ok(()) };
             self.kernel_modified.fetch_max(modified, Ordering::AcqRel);
             self.modified.fetch_max(modified, Ordering::Relaxed);
             let extend = self.extend.lock();
@@ -342,7 +393,7 @@ impl File {
     /// Drops the pending modification time, since a user sets that of the stub. A size that is set later would change it.
     pub fn times_set(&self) -> Result<()> {
         self.settle_deferred()?;
-        if let Some((_, modified)) = self.ask_object() {
+        if let Ok(Some((_, modified))) = self.ask_object() {
             self.kernel_modified.fetch_max(modified, Ordering::AcqRel);
         }
         self.modified.store(0, Ordering::Relaxed);
@@ -384,6 +435,7 @@ impl File {
         let _io = self.io.write();
         self.check_unpinned()?;
         self.check_not_removed()?;
+        self.settle_past_writes()?;
         self.claims.lock().holders.begin_change().map_err(refused)
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::volume::VolumeId;
 use meta::stub::memory::MemoryStub;
-use object::target::{DirectoryMedium, Identity, Medium, TargetSpec, Targets, TargetsOptions};
+use object::target::{DirectoryMedium, Identity, Medium, Order, TargetSpec, Targets, TargetsOptions};
 use policy::holders::{Mode, OpenRequest};
 
 /// A file of one object in a directory.
@@ -56,6 +56,35 @@ fn what_is_reserved_beyond_the_end_makes_no_file_longer() {
     let mut bytes = vec![9; 800_000];
     assert_eq!(file.read(200_000, &mut bytes).unwrap(), 800_000);
     assert!(bytes.iter().all(|b| *b == 0));
+}
+
+/// [S-021]
+#[test]
+fn a_size_that_only_the_object_has_is_kept_until_the_target_is_back() {
+    let stub = Arc::new(MemoryStub::new());
+    let (_dir, file) = file_of(stub.clone());
+    let pool = file.pool().clone();
+    file.write(0, &[1; 200_000]).unwrap();
+    let request = || OpenRequest { writes: true, direct: false, pass: true, shared: false };
+    let mut object = None;
+    let guard = file.open_as(request(), |fd| {
+        object = Some(fd.try_clone_to_owned().unwrap());
+        Some(Arc::new(()))
+    });
+    rustix::io::pwrite(object.expect("a file of one object"), &[2; 10], 900_000).unwrap();
+    pool.targets.operate(TargetId(0), Order::Fail).unwrap();
+    file.settle().expect_err("the target has failed");
+    drop(guard);
+    assert!(file.is_unsettled());
+    drop(file);
+    assert_eq!((stub.size().unwrap(), stub.kernel_writes().unwrap()), (200_000, true));
+
+    pool.targets.operate(TargetId(0), Order::Restore).unwrap();
+    let later = File::open(stub.clone(), pool).unwrap();
+    let guard = later.open_as(request(), |_| Some(Arc::new(())));
+    assert_eq!((guard.mode(), later.size()), (Mode::Passed { direct: false }, 900_010));
+    drop(guard);
+    assert_eq!((stub.size().unwrap(), stub.kernel_writes().unwrap()), (900_010, false));
 }
 
 /// [S-370]

@@ -46,6 +46,11 @@ impl File {
     }
 
     fn set_size_alone(self: &Arc<Self>, size: u64, alone: &Exclusive<'_>) -> Result<()> {
+        if size > 0 {
+            self.settle_past_writes()?;
+        } else {
+            self.drop_past_writes();
+        }
         let old = self.size();
         self.watch_range(size.min(old), size.max(old) - size.min(old));
         if size > old {
@@ -138,6 +143,7 @@ impl File {
         if self.tail_clean.load(Ordering::Acquire) || self.kernel_writes.load(Ordering::Acquire) {
             return Ok(());
         }
+        self.settle_past_writes()?;
         self.cut_tail()
     }
 

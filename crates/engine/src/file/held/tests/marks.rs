@@ -30,11 +30,14 @@ fn each_node_has_a_mark_of_its_own_and_takes_no_other_away() {
 /// [S-213]
 #[test]
 fn whoever_takes_the_last_link_away_removes_the_objects_as_they_lie_then() {
-    let (world, a, b) = two();
+    // No session lapses between the two drops.
+    let world = World::with(Config::default());
+    let (a, b) = (world.node(1), world.node(2));
     a.writes(0, 1, 20_000);
     b.file.refresh().unwrap();
     b.file.mark_in_use().unwrap();
     a.moves();
+    a.rests();
     world.stub.unlink();
     assert!(!a.file.is_nameless(|| world.stub.links()), "that is for the node with the mark to say");
     let there = objects(&world);
@@ -42,6 +45,20 @@ fn whoever_takes_the_last_link_away_removes_the_objects_as_they_lie_then() {
     assert_eq!((objects(&world), there > 0), (there, true));
     drop(b);
     assert_eq!(objects(&world), 0);
+}
+
+/// [S-411]
+#[test]
+fn objects_stay_while_another_node_has_the_file_open() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    b.file.refresh().unwrap();
+    b.file.mark_in_use().unwrap();
+    world.stub.unlink();
+    let there = objects(&world);
+    drop(b);
+    assert_eq!((objects(&world), there > 0), (there, true));
+    assert!(a.bytes() == expected(&[(1, 20_000)]));
 }
 
 /// [S-213]
