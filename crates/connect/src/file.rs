@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use policy::connections::{Choice, ConnectionId, Direction, Part, Request, Use};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -241,6 +242,24 @@ impl OpenFile {
             return self.twin(world, thread)?.write(world, thread, place, data, now);
         }
         self.queue.take_failure(&self.failures_returned)?;
+        self.write_to(world, thread, place, data, now)
+    }
+
+    /// Writes bytes of an object, whose owner repeats failed writes. So the failure of an earlier write is returned
+    /// until [`OpenFile::sync_object`] has returned it.
+    pub fn write_object(self: &Arc<Self>, world: &Arc<World>, offset: u64, data: &[u8]) -> Result<Option<Unsent>> {
+        self.queue.failed()?;
+        self.write_to(world, 0, Place::At(offset), data, false)
+    }
+
+    fn write_to(
+        self: &Arc<Self>,
+        world: &Arc<World>,
+        thread: u32,
+        place: Place,
+        data: &[u8],
+        now: bool,
+    ) -> Result<Option<Unsent>> {
         let offset = match place {
             Place::At(offset) => offset,
             Place::End(expected) => {
@@ -310,20 +329,39 @@ impl OpenFile {
                 let part = self.whole(&world.set, Direction::Read, 0, !(1 << number));
                 part.unwrap_or_else(|_| world.set.begin(ConnectionId(number), 0))
             });
+            let has_failed = Cell::new(false);
             let synced = self.transfer(world, Direction::Read, 0, chosen, |file| {
-                if data_only {
-                    rustix::fs::fdatasync(file.mounted())?
-                } else {
-                    rustix::fs::fsync(file.mounted())?
+                let file = file.mounted();
+                let synced = if data_only { rustix::fs::fdatasync(file) } else { rustix::fs::fsync(file) };
+                match synced {
+                    // The bytes may be lost. A sync over another connection would succeed without them.
+                    Err(Errno::IO) => has_failed.set(true),
+                    synced => synced?,
                 }
                 Ok(0)
             });
+            let synced = if has_failed.get() { Err(Errno::IO) } else { synced };
             if let Err(error) = synced {
                 self.unsynced.fetch_or(over, Ordering::Relaxed);
                 return Err(error);
             }
         }
         sent
+    }
+
+    /// As [`OpenFile::sync`] of the data of an object. Also returns failures of writes through earlier opens.
+    pub fn sync_object(&self, world: &World) -> Result<()> {
+        let synced = self.sync(world, true);
+        let failed = self.queue.take_failed();
+        world.writes.drop_failed(self.id);
+        synced.and(failed)
+    }
+
+    /// As [`OpenFile::close`] of an object. A failed write is returned by the next sync, through a later open.
+    pub fn close_object(&self, world: &World) {
+        let _ = self.settle();
+        world.writes.keep_failed(self.id, &self.queue);
+        self.close(world);
     }
 }
 

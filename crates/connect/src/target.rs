@@ -8,7 +8,7 @@
 //! one connection, and its operations cannot be repeated over another.
 
 use crate::aligned::Aligned;
-use crate::file::{OpenFile, Place, World};
+use crate::file::{OpenFile, World};
 use crate::mounts::{Mounts, Root};
 use crate::names::{Looked, Names, Paths, Tree};
 use crate::private::Private;
@@ -210,7 +210,9 @@ impl Medium for Target {
     }
 
     fn remove(&self, id: ObjectId) -> Result<()> {
-        self.run(Operation::Write, |directory| directory.remove(id))
+        self.run(Operation::Write, |directory| directory.remove(id))?;
+        self.world.writes.drop_failed(id.0);
+        Ok(())
     }
 
     fn sync_names(&self) -> Result<()> {
@@ -274,7 +276,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        self.file.close(&self.world);
+        self.file.close_object(&self.world);
         self.world.writes.forget(self.file.id);
     }
 }
@@ -303,7 +305,7 @@ impl Handle for Object {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         let copy = (!self.world.writes.is_on() && !Aligned::is(data)).then(|| Aligned::copy_of(data));
         let data = copy.as_deref().unwrap_or(data);
-        let unsent = self.file.write(&self.world, 0, Place::At(offset), data, false)?;
+        let unsent = self.file.write_object(&self.world, offset, data)?;
         unsent.into_iter().for_each(|unsent| unsent.send(&self.world));
         Ok(())
     }
@@ -349,7 +351,7 @@ impl Handle for Object {
     }
 
     fn sync(&self) -> Result<()> {
-        self.file.sync(&self.world, true)
+        self.file.sync_object(&self.world)
     }
 
     fn is_read_only(&self) -> bool {

@@ -115,6 +115,27 @@ fn objects_are_the_files_that_a_directory_has() {
     }
 }
 
+/// The owner of an object repeats a failed write, and another open may do the next sync.
+#[test]
+fn the_failure_of_an_acknowledged_write_is_returned_until_a_sync_has_returned_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (servers, medium) = on_directory(dir.path(), 8 << 20);
+    let object = medium.create(ID).unwrap();
+    object.write_at(i64::MAX as u64, &[1; 10]).unwrap();
+    assert_eq!(object.len(), Ok(0), "the write has ended");
+    for _ in 0..2 {
+        assert_eq!(object.write_at(0, &[2; 10]), Err(Errno::INVAL));
+    }
+    drop(object);
+    let object = medium.open(ID).unwrap();
+    assert_eq!(object.sync(), Err(Errno::INVAL));
+    object.write_at(0, &[2; 10]).unwrap();
+    object.sync().unwrap();
+    drop(object);
+    assert_eq!(read(&*medium, ID, 20), [2; 10]);
+    servers.end();
+}
+
 #[test]
 fn a_directory_of_another_volume_is_a_target_that_is_away() {
     let dir = tempfile::tempdir().unwrap();

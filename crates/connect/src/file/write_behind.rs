@@ -2,8 +2,9 @@
 //! the threads that send them.
 //!
 //! The bytes stay here until a connection reports that the server has them, so a broken connection loses none: they
-//! are sent over another one. A failed write is reported at the next write, sync or close of the file. Sync, close
-//! and reads of attributes wait for all bytes; a reader waits for the bytes that it reads.
+//! are sent over another one. A failed write is reported at the next write, sync or close of the file; of an object,
+//! at each write until a sync has reported it. Sync, close and reads of attributes wait for all bytes; a reader waits
+//! for the bytes that it reads.
 
 use super::{Begun, OpenFile, World};
 use crate::aligned::Aligned;
@@ -33,6 +34,8 @@ const SWEEP: usize = 1024;
 /// Write-behind of all files.
 pub(crate) struct WriteBehind {
     queues: Mutex<HashMap<NodeId, Weak<Queue>>>,
+    /// Queues of closed objects whose failure no sync has returned yet.
+    failed: Mutex<HashMap<NodeId, Arc<Queue>>>,
     config: BehindConfig,
     /// Maximum of bytes kept for all files together; 0 disables write-behind.
     pub room_bytes: u64,
@@ -52,6 +55,8 @@ pub(crate) struct Queue {
 struct State {
     behind: Behind<Errno>,
     pieces: HashMap<PieceId, PendingPiece>,
+    /// Latest failure since the last sync of the object, through any open.
+    failed: Option<Errno>,
 }
 
 /// A piece and the open file that it was written through.
@@ -110,6 +115,7 @@ impl WriteBehind {
         let senders = (SENDERS_PER_CONNECTION * usize::from(connections)).clamp(*SENDERS.start(), *SENDERS.end());
         WriteBehind {
             queues: Mutex::default(),
+            failed: Mutex::default(),
             config: BehindConfig::for_connections(connections, piece_bytes),
             room_bytes,
             taken: Mutex::new(0),
@@ -132,7 +138,7 @@ impl WriteBehind {
         if queues.len() >= SWEEP {
             queues.retain(|_, queue| queue.strong_count() > 0);
         }
-        let state = State { behind: Behind::new(self.config), pieces: HashMap::new() };
+        let state = State { behind: Behind::new(self.config), pieces: HashMap::new(), failed: None };
         let queue = Arc::new(Queue { state: Mutex::new(state), changed: Condvar::new(), kept: AtomicU64::new(0) });
         queues.insert(id, Arc::downgrade(&queue));
         queue
@@ -144,6 +150,19 @@ impl WriteBehind {
         if queues.get(&id).is_some_and(|queue| queue.strong_count() == 0) {
             queues.remove(&id);
         }
+    }
+
+    /// Keeps the queue of an object that is being closed, if no sync has returned its failure.
+    pub fn keep_failed(&self, id: NodeId, queue: &Arc<Queue>) {
+        if queue.failed().is_err() {
+            self.failed.lock().insert(id, queue.clone());
+        }
+    }
+
+    /// Drops a kept queue, after a sync or the removal of the object.
+    pub fn drop_failed(&self, id: NodeId) {
+        let dropped = self.failed.lock().remove(&id);
+        drop(dropped);
     }
 
     /// Waits until the server has the kept bytes of a file; returns whether there were any.
@@ -254,6 +273,7 @@ impl Queue {
         }
         let len = range.end - range.start;
         let mut state = self.state.lock();
+        state.failed = sent.err().or(state.failed);
         state.behind.done(id, sent);
         self.kept.fetch_sub(len, Ordering::Release);
         self.changed.notify_all();
@@ -312,6 +332,16 @@ impl Queue {
     /// Returns whether an error occurred after `seen`.
     pub fn has_news(&self, seen: &AtomicU64) -> bool {
         self.state.lock().behind.failed_since(seen.load(Ordering::Relaxed)).is_some()
+    }
+
+    /// Returns the latest failure that no sync of the object has returned.
+    pub fn failed(&self) -> Result<()> {
+        self.state.lock().failed.map_or(Ok(()), Err)
+    }
+
+    /// As [`Queue::failed`], for the sync that returns it.
+    pub fn take_failed(&self) -> Result<()> {
+        self.state.lock().failed.take().map_or(Ok(()), Err)
     }
 
     /// Returns an error that occurred after `seen`, once.
