@@ -32,7 +32,7 @@ use crate::{Error, Result};
 use object::counters::Timed;
 use object::newer::newer_than;
 use parking_lot::Mutex;
-use redis::{Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
+use redis::{Connection, ErrorKind, PubSub, RedisError, RedisResult, ServerErrorKind};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -47,6 +47,8 @@ const AWAY_SPAN: Duration = Duration::from_secs(1);
 const LOADING_SPAN: Duration = Duration::from_millis(20);
 /// Interval at which a listener checks whether to stop.
 const LISTEN_SPAN: Duration = Duration::from_millis(500);
+/// Silence of a subscription after which the server must answer. A guess: about one renewal of a lease.
+const PING_SPAN: Duration = Duration::from_secs(2);
 /// Suffix of the name of a node whose state another node took over.
 const TAKEN: &str = ".taken";
 /// Kinds of records that all nodes share begin with these, beside those of the state itself.
@@ -272,6 +274,13 @@ fn is_synced(connection: &mut Connection) -> RedisResult<std::result::Result<(),
     Ok(Ok(()))
 }
 
+/// Fails if the server of a subscription does not answer. A host that loses power closes no connection.
+fn ping(ear: &mut PubSub<'_>) -> RedisResult<()> {
+    ear.set_read_timeout(Some(ANSWER_SPAN))?;
+    ear.ping::<redis::Value>()?;
+    ear.set_read_timeout(Some(LISTEN_SPAN))
+}
+
 fn is_loading(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
 }
@@ -402,9 +411,15 @@ impl RedisState {
             ear.subscribe(self.key(&format!("bell.{own}")))?;
         }
         hear(Told::Listening);
+        let mut heard = Instant::now();
         while goes_on() {
+            if heard.elapsed() >= PING_SPAN {
+                ping(&mut ear)?;
+                heard = Instant::now();
+            }
             match ear.get_message() {
                 Ok(message) => {
+                    heard = Instant::now();
                     hear(Told::Message(&message.get_payload::<String>()?));
                 }
                 Err(error) if error.is_timeout() => {}

@@ -227,6 +227,24 @@ fn what_one_rings_another_hears_also_after_a_silence() {
     });
 }
 
+/// [S-205]
+#[test]
+fn a_listener_of_a_server_that_stops_answering_ends() {
+    let Some(redis) = Redis::synced() else { return };
+    let state = redis.open("v");
+    let (tell, told) = std::sync::mpsc::channel::<bool>();
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let goes_on = || !ends.load(std::sync::atomic::Ordering::Relaxed);
+            tell.send(state.listen(&goes_on, &mut |_| redis.signal("-STOP")).is_err()).unwrap();
+        });
+        let ended = told.recv_timeout(Duration::from_secs(60));
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(ended, Ok(true));
+    });
+}
+
 #[test]
 fn a_wait_given_up_by_a_stopped_process_is_no_other_error() {
     let error = |kind| RedisError::from(std::io::Error::from(kind));
