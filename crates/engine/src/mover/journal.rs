@@ -4,7 +4,7 @@ use super::Mover;
 use crate::Result;
 use meta::state::JournalEntry;
 use policy::layout::Layout;
-use policy::{FileId, ObjectId, TargetId};
+use policy::{ObjectId, TargetId};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
 
@@ -26,8 +26,6 @@ pub struct Recovered {
 pub enum Found {
     /// The file's current layout.
     Layout(Box<Layout>),
-    /// The file no longer exists.
-    Gone,
     /// The file's state cannot be determined now.
     Unknown,
     /// Neither a mark nor a recorded place leads to the file. A search for orphans removes the objects that no file
@@ -46,7 +44,6 @@ impl Mover {
         for entry in self.state.journal()? {
             let named: HashSet<ObjectId> = match find(&entry)? {
                 Found::Layout(layout) => layout.objects().map(|(_, o)| o.id).collect(),
-                Found::Gone => HashSet::new(),
                 Found::Unseen => {
                     self.state.journal_finish(entry.file, &[])?;
                     recovered.to_search += 1;
@@ -70,11 +67,6 @@ impl Mover {
             recovered.objects += left.len();
         }
         Ok(recovered)
-    }
-
-    /// Numbers of the files in the journal.
-    pub fn journal_files(&self) -> Result<HashSet<FileId>> {
-        Ok(self.state.journal()?.into_iter().map(|entry| entry.file).collect())
     }
 
     /// Drops garbage records of objects that a file names: namespace and state are from different times. With `None`

@@ -143,7 +143,7 @@ impl World {
         if let Some(layout) = &layout {
             layout.check().expect("a layout after a crash");
         }
-        let found = layout.clone().map_or(Found::Gone, |l| Found::Layout(Box::new(l)));
+        let found = layout.clone().map_or(Found::Unseen, |l| Found::Layout(Box::new(l)));
         self.life.mover.journal_copies_of_last_run().expect("records of copies");
         self.life.mover.recover_journal(|_| Ok(found.clone())).expect("journal");
         if self.stub.is_marked() {

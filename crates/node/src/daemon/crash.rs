@@ -6,12 +6,12 @@ use engine::file::{File, FileTable};
 use engine::mover::{Found, Mover, Recovered};
 use engine::volume::Volume;
 use meta::stub::InUse;
+use policy::ObjectId;
 use policy::cluster::Node;
 use policy::layout::Layout;
-use policy::{FileId, ObjectId};
 use rustix::fs::{AtFlags, Dir, statat, unlinkat};
 use rustix::io::Errno;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
@@ -47,9 +47,10 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alo
     Ok(to_search)
 }
 
-/// Settles the moves of a journal. `of_another`: the journal of a node that may wake up. A late write of it to a file
-/// must be fenced first, so the file is searched in the whole tree. A start does not walk the tree before it mounts,
-/// unless namespace and state are from different times.
+/// Settles the moves of a journal. `of_another`: the journal of a node that may wake up, whose late writes to a file
+/// are fenced first. If neither a mark nor a recorded place leads to a file, its objects are left to the search for
+/// orphans: that misses no name that is moved during the search. If namespace and state are from different times, such
+/// a move stays in the journal.
 pub(super) fn settle_journal(
     volume: &Volume,
     files: &Arc<FileTable>,
@@ -64,7 +65,6 @@ pub(super) fn settle_journal(
     };
     let marks = marks(volume)?;
     let returned = volume.unknown_epochs()?.is_some();
-    let mut walked = None;
     let recovered = mover.recover_journal(|entry| {
         if let Some((_, mark)) = marks.iter().find(|(by, _)| by.is_some_and(|by| by.file == entry.file)) {
             match files.open_at(volume.open_links(), &**mark).and_then(|file| file.map_or(Ok(None), layout_of)) {
@@ -79,17 +79,7 @@ pub(super) fn settle_journal(
         {
             return Ok(found(&layout));
         }
-        if !of_another && !returned {
-            return Ok(Found::Unseen);
-        }
-        let walked = match &mut walked {
-            Some(walked) => walked,
-            unknown => unknown.insert(Walked::look(volume, files, &mover.journal_files()?, &layout_of)?),
-        };
-        Ok(match walked.find(entry.file) {
-            Found::Gone if returned => Found::Unknown,
-            found => found,
-        })
+        Ok(if returned { Found::Unknown } else { Found::Unseen })
     })?;
     if recovered.moves > 0 {
         tracing::info!(moves = recovered.moves, objects = recovered.objects, "moves that were interrupted are settled");
@@ -99,54 +89,6 @@ pub(super) fn settle_journal(
 
 fn found(layout: &Layout) -> Found {
     Found::Layout(Box::new(layout.clone()))
-}
-
-/// Files of the journal, found by a walk over the tree.
-struct Walked {
-    layouts: HashMap<FileId, Arc<Layout>>,
-    /// Whether all names were read.
-    complete: bool,
-}
-
-impl Walked {
-    fn look(
-        volume: &Volume,
-        files: &FileTable,
-        moved: &HashSet<FileId>,
-        layout_of: &impl Fn(Arc<File>) -> Result<Option<Arc<Layout>>>,
-    ) -> Result<Walked> {
-        let mut walked = Walked { layouts: HashMap::new(), complete: true };
-        tracing::info!("looking through the tree for files whose move was interrupted");
-        // A list may lack names while a part of a shared file system is away. So a file counts as gone only if two
-        // walks miss it.
-        for _ in 0..2 {
-            walked.complete &= volume.namespace_is_whole()?;
-            for file in walk(volume, files)? {
-                match file {
-                    Ok(file) if file.id().is_some_and(|id| moved.contains(&id)) => {
-                        if let Some(layout) = layout_of(file)? {
-                            walked.layouts.insert(layout.file, layout);
-                        }
-                    }
-                    Ok(_) => {}
-                    Err(_) => walked.complete = false,
-                }
-            }
-            walked.complete &= volume.namespace_is_whole()?;
-            if walked.layouts.len() == moved.len() {
-                break;
-            }
-        }
-        Ok(walked)
-    }
-
-    fn find(&self, file: FileId) -> Found {
-        match self.layouts.get(&file) {
-            Some(layout) => found(layout),
-            None if self.complete => Found::Gone,
-            None => Found::Unknown,
-        }
-    }
 }
 
 /// The names in `open/`, parsed.

@@ -46,9 +46,8 @@ fn die_at(world: &World, step: Step, then: impl Fn(&Path, &Arc<File>) + Send + S
 /// The next daemon's start; the journal must be empty after it. Returns the remaining objects.
 fn start_again(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
     let started = start(world);
-    let (volume, files) = world.parts();
-    let mover = Mover::new(files.pool().clone(), volume.state().clone(), None);
-    assert!(mover.journal_files().expect("journal").is_empty());
+    let (volume, _) = world.parts();
+    assert!(volume.state().journal().expect("journal").is_empty());
     started
 }
 
@@ -160,9 +159,27 @@ fn a_start_finds_files_of_interrupted_moves_at_their_recorded_places_and_walks_n
     let mover = Mover::new(pool, volume.state().clone(), None);
     let recovered = settle_journal(&volume, &files, &mover, false).expect("settled");
     assert_eq!((recovered.moves, recovered.to_search, recovered.unknown), (1, 1, 0));
-    assert!(mover.journal_files().expect("journal").is_empty());
+    assert!(volume.state().journal().expect("journal").is_empty());
     drop(places);
     assert!(recorded.exists() && !lost.exists());
+}
+
+/// [S-207]
+#[test]
+fn a_move_of_another_node_takes_no_object_of_a_file_that_is_renamed_meanwhile() {
+    let world = World::new();
+    let path = die_at(&world, Step::Copied, |_, file| unmark(file));
+    let hidden = world.tree.parent().expect("namespace").join("hidden");
+    std::fs::rename(&path, &hidden).expect("not seen by a walk");
+    let (volume, files) = world.parts();
+    let files = FileTable::new(files.pool().clone(), volume.config().namespace.clone());
+    let mover = Mover::new(files.pool().clone(), volume.state().clone(), None);
+    let recovered = settle_journal(&volume, &files, &mover, true).expect("settled");
+    assert_eq!((recovered.moves, recovered.to_search, recovered.unknown), (0, 1, 0));
+    assert!(volume.state().journal().expect("journal").is_empty());
+    std::fs::rename(&hidden, &path).expect("the walk would have missed it");
+    let named = objects_of(&files, &path);
+    assert_eq!(search(&world, files), named);
 }
 
 fn put_back(world: &World) {
