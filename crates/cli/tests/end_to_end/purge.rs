@@ -101,6 +101,10 @@ fn results_leave_when_closed_and_only_what_is_safe_is_purged() {
     assert!(fs::read(volume.at.join("scratch")).expect("kept") == result);
     assert!(fs::read(volume.at.join("late")).expect("kept") == input);
     assert_eq!(fs::read_dir(&volume.at).expect("ls").count(), 2, "no odd names are left");
+    // As after a purge that was killed before its last check.
+    fs::rename(volume.at.join("scratch"), volume.at.join(".entrepot-purged-scratch")).expect("rename");
+    assert_eq!(paths(&purge(&volume, &[])), Vec::<String>::new());
+    assert!(fs::read(volume.at.join("scratch")).expect("its name is back") == result);
     if rustix::process::geteuid().is_root() {
         assert_eq!(code(&volume.run_as_nobody(&["purge", "--dry-run"])), 4, "the operator's alone");
     }

@@ -57,6 +57,10 @@ impl Core {
             report.notes.push(format!("{} names could not be read or are no UTF-8, and were left", look.unread));
         }
         let mounted = remove::mounted(&self.mount_point)?;
+        if !dry_run && !look.aside.is_empty() {
+            let restored = remove::restore_names(&mounted, &look.aside);
+            report.notes.push(format!("{restored} files that an interrupted purge had renamed have their names again"));
+        }
         while let Some(remove) = machine.poll() {
             let seen = &look.may_go[remove.id as usize];
             if !dry_run && needed.is_old() {

@@ -1,6 +1,7 @@
 //! The scan of all files: feeds each file to the machine, and collects the facts needed for its removal.
 
 use super::needed::Needed;
+use super::remove::is_aside;
 use super::report::Purged;
 use crate::Result;
 use crate::daemon::Core;
@@ -38,6 +39,8 @@ pub(super) struct PurgeScan {
     pub may_go: Vec<ScannedFile>,
     /// Numbers of all files.
     pub known: BTreeSet<FileId>,
+    /// Paths of files whose names an interrupted purge changed.
+    pub aside: Vec<String>,
     /// Number of names that could not be read.
     pub unread: u64,
 }
@@ -60,6 +63,7 @@ impl PurgeScan {
             let path = descent.path_of(&met.name);
             let found = path.to_str().map(|path| look.at(core, needed, now, path, &met.directory, &met.name));
             match found {
+                Some(Ok(Some((seen, _)))) if is_aside(&seen.file.path) => look.aside.push(seen.file.path),
                 Some(Ok(Some((seen, candidate)))) => {
                     machine.handle(now, Event::Seen(candidate));
                     if machine.may_go() > look.may_go.len() {
