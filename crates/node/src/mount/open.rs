@@ -1,5 +1,6 @@
 //! Open files: one entry per inode, with its users.
 
+mod accessed;
 mod handle;
 mod kept;
 
@@ -9,6 +10,7 @@ use super::holders::Holders;
 use super::slow::OWN;
 use super::{File, Server};
 use crate::Result;
+use accessed::Accessed;
 use engine::cache::WeakStream;
 use engine::file::{Creation, Happened, Payer};
 use kept::{Keep, Kept};
@@ -50,6 +52,7 @@ pub struct Open {
     /// Latest attributes, where another node may remove the file: its file system may return none afterwards.
     last: Mutex<Option<Stat>>,
     keep: Keep,
+    accessed: Accessed,
 }
 
 impl Open {
@@ -238,9 +241,21 @@ impl Server {
                 file.set_payer(Arc::downgrade(&payer));
                 let lost_name_here = AtomicBool::new(false);
                 let (made, pinned, last) = (Mutex::default(), Mutex::default(), Mutex::default());
-                let keep = Keep::default();
-                let open =
-                    Open { id, file, stub, born_ns, holders, users, lost_name_here, newest, made, pinned, last, keep };
+                let open = Open {
+                    id,
+                    file,
+                    stub,
+                    born_ns,
+                    holders,
+                    users,
+                    lost_name_here,
+                    newest,
+                    made,
+                    pinned,
+                    last,
+                    keep: Keep::default(),
+                    accessed: Accessed::default(),
+                };
                 free.insert(Arc::new(open)).clone()
             }
         };

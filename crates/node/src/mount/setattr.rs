@@ -66,6 +66,9 @@ impl Server {
                 }
             }
             held.set_times(changes.accessed, changes.modified)?;
+            if changes.accessed.is_some() {
+                open.iter().for_each(|open| open.access_time_is_set());
+            }
         }
         drop(held);
         self.stat(id)

@@ -1,7 +1,7 @@
 //! Owners, modes, times, and extended attributes of files and directories.
 
 use super::*;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// [S-156]
 #[test]
@@ -35,32 +35,39 @@ fn attributes_of_users_leave_room_for_a_layout() {
 
 /// [S-198]
 #[test]
-fn reading_sets_no_time_of_access() {
-    let Some((volume, _dir)) = mounted() else { return };
+fn reading_a_file_replaces_a_time_of_access_that_is_older_than_a_day() {
+    let Some((volume, dir)) = mounted() else { return };
     let directory = volume.at.join("d");
     fs::create_dir(&directory).unwrap();
-    let files = [("small", 100), ("large", 300_000)].map(|(name, len)| {
-        let path = directory.join(name);
-        fs::write(&path, pattern(len)).unwrap();
-        path
-    });
-    let all = [&directory, &files[0], &files[1]];
-    let (accessed, modified) = (UNIX_EPOCH + Duration::from_secs(1000), UNIX_EPOCH + Duration::from_secs(2000));
-    for path in all {
-        let times = fs::FileTimes::new().set_accessed(accessed).set_modified(modified);
-        File::open(path).unwrap().set_times(times).unwrap();
+    let day = Duration::from_secs(86_400);
+    let (old, recent) = (UNIX_EPOCH + day, SystemTime::now() - day / 2);
+    let files =
+        [("small", 100, old), ("large", 300_000, old), ("recent", 100, recent), ("set", 100, old), ("ahead", 100, old)];
+    let stub = |name: &str| dir.path().join("namespace/tree/d").join(name);
+    let times = |accessed| fs::FileTimes::new().set_accessed(accessed);
+    for (name, len, accessed) in files {
+        fs::write(directory.join(name), pattern(len)).unwrap();
+        OpenOptions::new().write(true).open(stub(name)).unwrap().set_times(times(accessed)).unwrap();
     }
-    // Opened again, so that nothing is answered from the page cache; older than the time of modification, `relatime`
-    // would set it.
-    for path in &files {
-        fs::write(path, pattern(200)).unwrap();
-        assert_eq!(fs::read(path).unwrap(), pattern(200));
-        fs::read(path).unwrap();
+    File::open(&directory).unwrap().set_times(times(old)).unwrap();
+    for (name, len, _) in files {
+        let flags = if name == "ahead" { rustix::fs::OFlags::NOATIME.bits() as i32 } else { 0 };
+        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(directory.join(name)).unwrap();
+        if name == "set" {
+            file.set_times(times(old)).unwrap();
+        }
+        assert_eq!(file.read_to_end(&mut Vec::new()).unwrap(), len, "{name}");
     }
-    assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
-    for path in all {
-        assert_eq!(path.metadata().unwrap().accessed().unwrap(), accessed, "{}", path.display());
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), files.len());
+    volume.unmount().unwrap(); // all files are closed
+    let accessed = |name: &str| stub(name).metadata().unwrap().accessed().unwrap();
+    for (name, _, before) in files {
+        match name {
+            "small" | "large" => assert!(accessed(name) > recent, "{name}"),
+            _ => assert_eq!(accessed(name), before, "{name}"),
+        }
     }
+    assert_eq!(accessed(""), old, "that of the directory");
 }
 
 /// [S-007]

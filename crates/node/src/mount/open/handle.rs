@@ -1,5 +1,6 @@
 //! One open of a file: its admission, its handle with the kernel's caching, and its close.
 
+use super::accessed::is_reading;
 use super::{Open, User};
 use crate::adapt::FileUse;
 use crate::mount::answer::{Answer, Opened};
@@ -32,6 +33,8 @@ pub struct Handle {
     pub open: Arc<Open>,
     /// Whether the handle may write.
     pub writable: bool,
+    /// Whether its close counts as a read of the file.
+    reads: bool,
     pub mode: Mode,
     /// Position up to which errors of syncs have been reported to this handle.
     pub synced: SyncCursor,
@@ -212,8 +215,8 @@ impl Server {
         let wrote = AtomicBool::new(io.writes_past_daemon());
         let stream = self.stream(entered.uid(), &open, flags);
         let order = Mutex::default();
-        let (io, used) = (Mutex::new(Some(io)), None);
-        let handle = Handle { open, writable, mode, synced, wrote, order, stream, io, used, entered };
+        let (io, used, reads) = (Mutex::new(Some(io)), None, is_reading(flags));
+        let handle = Handle { open, writable, reads, mode, synced, wrote, order, stream, io, used, entered };
         (handle, fopen)
     }
 
@@ -253,6 +256,9 @@ impl Server {
         // This settles the file; only then its names can be counted.
         let io = handle.io.lock().take();
         drop(io);
+        if handle.reads {
+            self.was_read(&handle.open);
+        }
         self.parts.files.closed(&handle.open.file);
         handle.open.file.closed();
         handle.open.file.tell(Happened::Closed { write: handle.writable });
