@@ -232,8 +232,12 @@ impl Purge {
             &mut self.stats.open
         } else {
             let Candidate { id, size, bytes, used, .. } = *file;
-            let files = if rule.is_some() { &mut self.by_rule } else { &mut self.may_go };
-            files.push_back(MayGo { id, size, bytes, used, rule });
+            let file = MayGo { id, size, bytes, used, rule };
+            if rule.is_some() {
+                self.by_rule.push_back(file);
+            } else if self.is_old(&file) || self.is_high(self.used) {
+                self.may_go.push_back(file);
+            }
             return;
         };
         *kept += 1;
@@ -243,16 +247,23 @@ impl Purge {
         (u128::from(used) * 100 / u128::from(self.total.max(1))) as u32
     }
 
+    fn is_old(&self, file: &MayGo) -> bool {
+        self.config.age.is_some_and(|age| self.now.since(file.used) >= age)
+    }
+
+    /// Whether removal by space begins at this usage.
+    fn is_high(&self, used: u64) -> bool {
+        self.config.high_percent < 100 && self.percent(used) >= self.config.high_percent
+    }
+
     /// Returns the file unused for longest that is old enough, or that frees needed space.
     fn next_for_age_or_space(&mut self) -> Option<MayGo> {
         // A removal by space that began at the high mark goes on to the low mark.
         let begun_at = *self.used_after_rules.get_or_insert(self.used);
-        let began_high = self.percent(begun_at) >= self.config.high_percent;
+        let began_high = self.is_high(begun_at);
         while let Some(next) = self.may_go.pop_front() {
-            let over =
-                began_high && self.config.high_percent < 100 && self.percent(self.used) > self.config.low_percent;
-            let is_old = self.config.age.is_some_and(|age| self.now.since(next.used) >= age);
-            if is_old || over && next.bytes > 0 {
+            let over = began_high && self.percent(self.used) > self.config.low_percent;
+            if self.is_old(&next) || over && next.bytes > 0 {
                 return Some(next);
             }
             if !over {

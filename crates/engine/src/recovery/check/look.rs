@@ -36,8 +36,10 @@ pub(super) struct Found {
     pub named: HashMap<ObjectId, u64>,
     /// The orphans, by index of the finding.
     pub orphans: Vec<(usize, (TargetId, ObjectId))>,
-    /// Files to be read and compared.
+    /// Files to be read and compared, with `compares`.
     pub to_compare: Vec<Vec<String>>,
+    /// Whether the bytes of the files are compared after the scan.
+    pub compares: bool,
     /// Objects on each target that answered.
     pub there: BTreeMap<TargetId, HashSet<ObjectId>>,
     /// Targets that other nodes reach.
@@ -147,7 +149,7 @@ pub(super) fn daemon() -> Identity {
 impl Checker {
     pub(super) fn look(&self, options: &CheckOptions, report: stage::Report, stop: &Stop) -> Result<Found> {
         let (only_left, rests) = (options.only_left, options.only_left);
-        let mut found = Found { only_left, rests, ..Found::default() };
+        let mut found = Found { only_left, rests, compares: options.deep, ..Found::default() };
         let everything = options.paths.is_empty() && options.before_job.is_empty();
         let mut paths = Vec::new();
         for path in options.before_job.iter().chain(&options.paths) {
@@ -350,7 +352,9 @@ impl Checker {
         found.files.push(layout.file);
         let size = file.size();
         let staged = file.is_recoverable();
-        found.to_compare.push(names.to_vec());
+        if found.compares {
+            found.to_compare.push(names.to_vec());
+        }
         let broken = |mirror: usize| {
             layout.mirrors[mirror].state == MirrorState::Stale
                 || layout.objects().zip(&wrong).any(|((at, _), w)| at.mirror == mirror && w.is_some())

@@ -176,7 +176,7 @@ impl Checker {
         stop: &Stop,
     ) -> Result<(Found, Option<String>)> {
         let there = std::mem::take(&mut asked.there);
-        let mut found = Found { there, elsewhere: asked.elsewhere.clone(), ..Found::default() };
+        let mut found = Found { there, elsewhere: asked.elsewhere.clone(), compares: true, ..Found::default() };
         let walked = self.walk(names, &mut found, stop);
         let mut left = None;
         if walked.is_ok() && !found.to_compare.is_empty() {

@@ -114,7 +114,7 @@ impl Work {
                 // Directories read before have names of the lost node's part, so all are read again.
                 found.directories.clear();
                 (found.parts.1, found.only_left) = (of, options.only_left);
-                found.fences = options.fences();
+                (found.fences, found.compares) = (options.fences(), options.deep);
                 found.parts.0.insert(part);
                 checker.walk(&[], found, stop)?;
             }

@@ -56,6 +56,21 @@ fn what_is_needed_unsafe_or_open_stays() {
     assert_eq!((stats.needed, stats.unsafe_, stats.open, stats.removed_bytes), (1, 1, 1, 100));
 }
 
+#[test]
+fn files_that_neither_age_nor_space_can_take_are_not_kept_in_memory() {
+    let may_go = |config: Config, used: u64| {
+        let (mut purge, now) = (Purge::new(config), Time::from_secs(100));
+        purge.handle(now, Event::Begin { used, total: 1000 });
+        for seen in [file(1, 100, 10), file(2, 100, 90)] {
+            purge.handle(now, Event::Seen(seen));
+        }
+        purge.may_go()
+    };
+    assert_eq!(may_go(by(None, 100, 80), 1000), 0);
+    assert_eq!(may_go(by(Some(50), 100, 80), 1000), 1, "the other is not old enough");
+    assert_eq!((may_go(by(None, 90, 75), 899), may_go(by(None, 90, 75), 900)), (0, 2));
+}
+
 fn rule(path: &str) -> Rule {
     Rule {
         path: path.parse().unwrap(),

@@ -18,6 +18,14 @@ fn an_object_that_lost_its_end_is_found_and_comes_back_from_the_source() {
     assert!(c.deep(false).findings.is_empty());
 }
 
+#[test]
+fn a_check_that_compares_no_bytes_keeps_no_paths() {
+    let c = new();
+    c.staged("a", 21);
+    let found = c.checker.look(&CheckOptions::default(), &|_| (), &crate::stage::Stop::default()).expect("seen");
+    assert!(found.report.objects > 0 && found.to_compare.is_empty());
+}
+
 /// [S-163]
 #[test]
 fn changed_bytes_of_a_staged_file_are_found_by_their_checksums_and_come_back_from_the_source() {
