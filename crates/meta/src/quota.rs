@@ -120,6 +120,14 @@ impl Quotas {
         below.and_then(Path::parent).map_or_else(Payers::default, |directory| self.payers(uid, gid, directory))
     }
 
+    /// Accounts that pay for a file whose path is unknown: the kernel shows none that is longer than 4095 bytes. If any
+    /// directory has a limit, the file cannot grow.
+    pub fn payers_anywhere(&self, (uid, gid): (u32, u32)) -> Payers {
+        let table = self.table.read().clone();
+        let directory = table.directories.values().map(|account| account.subject()).min();
+        Payers::of(table.owners(Some(uid), Some(gid))).and_perhaps(directory)
+    }
+
     /// Whether two directories below the tree are under the same limits.
     pub fn is_one_tree(&self, one: &Path, other: &Path) -> bool {
         let table = self.table.read().clone();

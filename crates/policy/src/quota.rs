@@ -166,8 +166,6 @@ pub enum Event {
         /// Usage of each resource.
         used: Both<u64>,
     },
-    /// Time has passed; sent at the machine's deadline.
-    Tick,
 }
 
 /// Actions that the driver carries out.
@@ -302,25 +300,11 @@ impl Machine for Quota {
                 }
                 self.judge(subject);
             }
-            Event::Tick => {
-                for subject in self.accounts.keys().copied().collect::<Vec<_>>() {
-                    self.judge(subject);
-                }
-            }
         }
     }
 
     fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        let until = |standing: &Standing| match standing {
-            Standing::Over { until, .. } => Some(*until),
-            Standing::Within | Standing::Expired { .. } => None,
-        };
-        let of = |account: &Account| Resource::ALL.iter().filter_map(|r| until(account.standing.of(*r))).min();
-        self.accounts.values().filter_map(of).min()
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Charges {
     payers: Mutex<Option<(u64, Time, Payers)>>,
     /// The file lost its last name and is no longer charged.
     is_over: AtomicBool,
+    /// This node has removed a name of the file.
+    lost_name_here: AtomicBool,
 }
 
 /// Validity of cached payers where another node may move the file or change its owner.
@@ -45,12 +47,15 @@ impl File {
         {
             return payers.clone();
         }
-        let place = self.stub.owner().zip(self.stub.path());
-        let payers = place.map_or_else(Payers::default, |(owner, place)| match self.staged_as.get() {
+        let Some(owner) = self.stub.owner() else {
+            return known.as_ref().map_or_else(Payers::default, |(_, _, payers)| payers.clone());
+        };
+        let payers = match (self.staged_as.get(), self.stub.path()) {
             // A file being staged in is charged at the place of its staging.
-            Some(path) => quotas.payers(owner.0, owner.1, Path::new(&**path).parent().unwrap_or(Path::new(""))),
-            None => quotas.payers_at(owner, &place),
-        });
+            (Some(path), _) => quotas.payers(owner.0, owner.1, Path::new(&**path).parent().unwrap_or(Path::new(""))),
+            (None, Some(place)) => quotas.payers_at(owner, &place),
+            (None, None) => quotas.payers_anywhere(owner),
+        };
         *known = Some((edition, now, payers.clone()));
         payers
     }
@@ -58,6 +63,7 @@ impl File {
     /// Counts the file as moved before it loses a name, since it stays charged until its close. The payers are resolved
     /// by the name and stay cached.
     pub fn loses_name(&self) {
+        self.charges.lost_name_here.store(true, Ordering::Release);
         if self.is_charged() {
             self.payers().moves(Changed { bytes: self.size(), files: 1 });
         }
@@ -117,10 +123,17 @@ impl File {
         }
         let from = if to > from { self.length(from).min(to) } else { from };
         if to < from {
-            return set().inspect(|()| payers.give(bytes(from - to)));
+            let counts = !self.is_counted_off_elsewhere();
+            return set().inspect(|()| payers.give(bytes(if counts { from - to } else { 0 })));
         }
         self.pool.quotas.take(&payers, bytes(to - from))?;
         set().inspect_err(|_| payers.give(bytes(to - from)))
+    }
+
+    /// Whether another node removed the last name, and subtracts the whole length.
+    fn is_counted_off_elsewhere(&self) -> bool {
+        let here = self.charges.lost_name_here.load(Ordering::Acquire);
+        self.is_shared() && !here && self.is_nameless(|| self.stub.links())
     }
 
     /// Length as all nodes see it; `known` is this node's value.

@@ -2,29 +2,39 @@
 
 use super::account::{Account, Changed};
 use object::error::Refused;
-use policy::quota::Resource;
+use policy::quota::{Resource, Subject};
 use std::sync::Arc;
 
 /// Accounts that pay for a file.
 #[derive(Clone, Default)]
-pub struct Payers(Option<Arc<[Arc<Account>]>>);
+pub struct Payers {
+    accounts: Option<Arc<[Arc<Account>]>>,
+    /// A limited directory that may be above the file, whose path is unknown: growth is refused.
+    perhaps: Option<Subject>,
+}
 
 impl Payers {
     pub(super) fn of(accounts: Vec<Arc<Account>>) -> Payers {
-        Payers((!accounts.is_empty()).then(|| accounts.into()))
+        Payers { accounts: (!accounts.is_empty()).then(|| accounts.into()), perhaps: None }
+    }
+
+    pub(super) fn and_perhaps(self, directory: Option<Subject>) -> Payers {
+        Payers { perhaps: directory, ..self }
     }
 
     fn all(&self) -> &[Arc<Account>] {
-        self.0.as_deref().unwrap_or_default()
+        self.accounts.as_deref().unwrap_or_default()
     }
 
     /// Whether the file has no account, and so no limit.
     pub fn is_empty(&self) -> bool {
-        self.all().is_empty()
+        self.all().is_empty() && self.perhaps.is_none()
     }
 
     fn is_same(&self, other: &Payers) -> bool {
-        self.all().len() == other.all().len() && self.all().iter().zip(other.all()).all(|(a, b)| Arc::ptr_eq(a, b))
+        self.perhaps == other.perhaps
+            && self.all().len() == other.all().len()
+            && self.all().iter().zip(other.all()).all(|(a, b)| Arc::ptr_eq(a, b))
     }
 
     /// Calls `act` for each account.
@@ -32,8 +42,18 @@ impl Payers {
         self.all().iter().for_each(act);
     }
 
+    /// Fails for any growth if a limited directory may be above the file.
+    fn admit_there(&self, more: Changed) -> Result<(), Refused> {
+        let wanted = Resource::ALL.into_iter().find(|resource| *more.of(*resource) > 0);
+        match self.perhaps.zip(wanted) {
+            Some((subject, resource)) => Err(Refused { subject, resource, used: 0, most: 0 }),
+            None => Ok(()),
+        }
+    }
+
     /// Whether `more` fits within all limits now.
     pub fn admit(&self, more: Changed) -> Result<(), Refused> {
+        self.admit_there(more)?;
         let fits = |account: &Account, resource| {
             let (more, most) = (*more.of(resource), *account.most().of(resource));
             let used = account.used().map_or(0, |used| *used.of(resource));
@@ -45,6 +65,7 @@ impl Payers {
 
     /// Charges `more` to all accounts, or to none.
     pub(super) fn take(&self, more: Changed) -> Result<(), Refused> {
+        self.admit_there(more)?;
         let wanted = self.all().iter().flat_map(|account| Resource::ALL.map(|resource| (account, resource)));
         for (at, (account, resource)) in wanted.clone().enumerate() {
             if !account.take(resource, *more.of(resource)) {

@@ -49,6 +49,19 @@ fn a_file_counts_for_its_owner_its_group_and_the_directories_above() {
     );
 }
 
+/// [S-302]
+#[test]
+fn a_file_whose_path_is_unknown_counts_for_its_owners_and_grows_only_while_no_directory_has_a_limit() {
+    let (quotas, [user, group, directory]) = quotas();
+    let payers = quotas.payers_anywhere((7, 8));
+    let refused = Refused { subject: directory.subject(), resource: Resource::Bytes, used: 0, most: 0 };
+    assert_eq!((quotas.take(&payers, both(1, 0)), quotas.admit(&payers, both(1, 0))), (Err(refused), Err(refused)));
+    assert!(quotas.admit(&payers, both(0, 0)).is_ok() && !quotas.payers_anywhere((9, 9)).is_empty());
+    quotas.remove(directory.subject());
+    assert!(quotas.take(&quotas.payers_anywhere((7, 8)), both(10, 0)).is_ok());
+    assert_eq!([user, group].map(|account| account.used()), [Some(both(100, 1)), Some(both(10, 0))]);
+}
+
 #[test]
 fn what_is_refused_is_looked_at_once_more() {
     let quotas = Quotas::default();

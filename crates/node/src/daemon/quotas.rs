@@ -367,7 +367,6 @@ impl Book {
         for (subject, used) in used {
             self.happens(now, Event::Used { subject, used });
         }
-        self.happens(now, Event::Tick);
     }
 
     fn happens(&mut self, now: Time, event: Event) {

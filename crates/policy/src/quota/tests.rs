@@ -56,11 +56,10 @@ fn over_the_soft_limit_one_may_grow_for_the_grace_and_up_to_the_hard_one() {
     assert_eq!(does(&mut machine, 11, used(ALICE, 80)), [ceiling(ALICE, 100)], "at the limit is not over it");
     let (since, until) = (Time::from_secs(20), Time::from_secs(80));
     assert_eq!(does(&mut machine, 20, used(ALICE, 81)), [stands(Standing::Over { since, until }, 81)]);
-    assert_eq!(machine.next_deadline(), Some(until));
     assert_eq!(does(&mut machine, 79, used(ALICE, 99)), []);
     let expired = [stands(Standing::Expired { since }, 99), ceiling(ALICE, 80)];
-    assert_eq!(does(&mut machine, 80, Event::Tick), expired, "as if the soft limit were hard");
-    assert_eq!((machine.over(), machine.next_deadline()), ((1, 1), None));
+    assert_eq!(does(&mut machine, 80, used(ALICE, 99)), expired, "as if the soft limit were hard");
+    assert_eq!(machine.over(), (1, 1));
     assert_eq!(does(&mut machine, 90, used(ALICE, 81)), [], "a little less is not enough");
     let within = [stands(Standing::Within, 80), ceiling(ALICE, 100)];
     assert_eq!(does(&mut machine, 91, used(ALICE, 80)), within, "back at the limit all is forgiven");
@@ -127,19 +126,14 @@ proptest! {
         does(&mut machine, 0, limited(ALICE, bytes(Some(soft), Some(soft + more), grace)));
         for (later, bytes) in steps {
             at += later;
-            let mut actions = does(&mut machine, at, Event::Tick);
-            actions.extend(does(&mut machine, at, used(ALICE, bytes)));
             samples.push((at, bytes));
-            for action in actions {
+            for action in does(&mut machine, at, used(ALICE, bytes)) {
                 if let Action::Ceiling { most: now, .. } = action {
                     most = now.bytes;
                 }
             }
             let expired = over_since(&samples, soft).is_some_and(|since| since + grace <= at);
             prop_assert_eq!(most, if expired { soft } else { soft + more });
-            if let Some(deadline) = machine.next_deadline() {
-                prop_assert!(deadline > Time::from_secs(at), "it comes");
-            }
         }
     }
 }
