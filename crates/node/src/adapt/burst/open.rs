@@ -45,6 +45,9 @@ pub struct OpenCheckpoint {
     /// Number of the file's latest state, and of the latest state that the deciding node has acknowledged.
     pub stands: AtomicU64,
     pub heard: AtomicU64,
+    /// On other nodes: whether a write went on without an answer. The overwritten version may still be recorded, until
+    /// the deciding node acknowledges the state.
+    pub unasked: AtomicBool,
 }
 
 /// State of a checkpoint's file on another node.
@@ -82,6 +85,7 @@ impl OpenCheckpoint {
             is_of_here: AtomicBool::new(false),
             stands: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            unasked: AtomicBool::new(false),
         }
     }
 

@@ -11,7 +11,8 @@
 //! ```
 //! E-order follows from the versions; R-order is what lies on the capacity tier and, as its layouts show, lacks its
 //! replica. A version is recorded only when it is complete and durable, and its record is removed before it is
-//! overwritten. So every recorded version is readable.
+//! overwritten. So every recorded version is readable unless a user removed a file of it. Such a version keeps its
+//! record, with all parts, until all its files are gone.
 
 use super::table::Session;
 use crate::Result;

@@ -106,6 +106,7 @@ impl OpenCheckpoint {
             writes: self.writers.load(Ordering::Acquire) > 0,
             emptied: self.emptied.load(Ordering::Acquire),
             missing: self.missing.ranges().into_iter().map(|range| (range.start, range.end)).collect(),
+            unasked: self.unasked.load(Ordering::Acquire),
         }
     }
 }

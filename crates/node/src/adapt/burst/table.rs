@@ -146,17 +146,14 @@ impl CheckpointTable {
         }
     }
 
-    /// Removes a file from its version. Returns the version, and its new record unless it has no files left.
-    pub fn file_removed(&mut self, file: FileId) -> Option<(Version, Option<record::Version>)> {
+    /// Handles the removal of a file. Its version keeps the part, so that it is known to be incomplete, and is removed
+    /// with the last of its numbered files. Returns the version if it was removed.
+    pub fn file_removed(&mut self, file: FileId) -> Option<Version> {
         let key = self.by_file.remove(&file)?;
-        let version = self.complete.get_mut(&key)?;
-        version.parts.retain(|part| part.file != file.0);
-        let left = version.clone();
-        if left.parts.is_empty() {
-            self.strike(key);
-            return Some((key, None));
+        if self.by_file.values().any(|of| *of == key) {
+            return None;
         }
-        Some((key, Some(left)))
+        self.strike(key).map(|_| key)
     }
 
     /// The request that writes an application's version with that label.
@@ -204,5 +201,20 @@ mod tests {
         }
         assert!(table.app("8/more", 1, 0).is_err() && table.app("8/old", 1, 0).is_ok());
         assert!(table.app("9/more", 1, 0).is_ok());
+    }
+
+    /// [S-275]
+    #[test]
+    fn a_version_that_lost_a_file_keeps_its_part_until_all_are_gone() {
+        let mut table = CheckpointTable::default();
+        table.apps.insert("7/wave".into(), App { number: 1, ..App::default() });
+        let part = |file: u64| record::Part { path: format!("1/rank-{file}"), file, bytes: 1 };
+        let (app, parts) = ("7/wave".to_owned(), vec![part(1), part(2)]);
+        table.enter(record::Version { app, number: 7, label: "1".into(), parts, at_ms: 1, announced: None });
+        let key = Version { app: 1, number: 7 };
+        assert_eq!(table.file_removed(FileId(1)), None);
+        assert_eq!(table.complete[&key].parts.len(), 2, "a restart finds that a file is gone");
+        assert_eq!(table.file_removed(FileId(1)), None, "it is removed once");
+        assert_eq!((table.file_removed(FileId(2)), table.complete.len()), (Some(key), 0));
     }
 }

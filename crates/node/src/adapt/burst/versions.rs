@@ -21,13 +21,26 @@ impl Burst {
     pub(crate) fn load(&self, adapt: &Adapt) -> Result<()> {
         let mut table = self.table.lock();
         let apps: Vec<_> = table.apps.values().cloned().collect();
-        let mut gone = Vec::new();
-        let mut found = Vec::new();
+        let (mut gone, mut lost, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for (key, version) in &table.complete {
-            let files = version.parts.iter().filter_map(|part| self.file_of(adapt, part).transpose());
-            match files.collect::<Result<Vec<_>>>() {
-                Ok(files) if files.is_empty() => gone.push(*key),
-                Ok(files) => found.push((version.at_ms, *key, version.bytes(), files)),
+            let parts = version.parts.iter().map(|part| self.file_of(adapt, part).map(|file| (part, file)));
+            match parts.collect::<Result<Vec<_>>>() {
+                Ok(parts) => {
+                    let (mut bytes, mut files) = (0, Vec::new());
+                    for (part, file) in parts {
+                        match file {
+                            Some(file) => {
+                                bytes += part.bytes;
+                                files.push(file);
+                            }
+                            None => lost.push(FileId(part.file)),
+                        }
+                    }
+                    match files.is_empty() {
+                        true => gone.push(*key),
+                        false => found.push((version.at_ms, *key, bytes, files)),
+                    }
+                }
                 // The next leader, or this one again in a moment, may read them.
                 Err(error) if self.shared.get().is_some() => return Err(error),
                 Err(error) => {
@@ -36,10 +49,12 @@ impl Burst {
                 }
             }
         }
+        gone.extend(lost.into_iter().filter_map(|file| table.file_removed(file)));
         for key in gone {
             record::VERSIONS.remove(&*self.state, &record::version_key(key))?;
             table.strike(key);
         }
+        found.retain(|(_, key, ..)| table.complete.contains_key(key));
         found.sort_by_key(|(at_ms, key, ..)| (*at_ms, *key));
         for app in &apps {
             self.tell_buffer(buffer::Event::Mtbf { app: app.number, mtbf_s: app.mtbf_s });
@@ -107,18 +122,11 @@ impl Burst {
     pub(in crate::adapt) fn file_removed(&self, file: FileId) {
         self.driver.tell(Event::File(file, FileEvent::Removed));
         let mut table = self.table.lock();
-        let Some((key, left)) = table.file_removed(file) else { return };
-        let name = record::version_key(key);
-        let kept = match &left {
-            Some(version) => record::VERSIONS.put(&*self.state, &name, version),
-            None => record::VERSIONS.remove(&*self.state, &name),
-        };
-        if let Err(error) = kept {
+        let Some(key) = table.file_removed(file) else { return };
+        if let Err(error) = record::VERSIONS.remove(&*self.state, &record::version_key(key)) {
             tracing::warn!("the removal of a checkpoint could not be saved; the next start detects it: {error}");
         }
         drop(table);
-        if left.is_none() {
-            self.tell_buffer(buffer::Event::Removed { version: key });
-        }
+        self.tell_buffer(buffer::Event::Removed { version: key });
     }
 }

@@ -129,6 +129,9 @@ impl Burst {
     fn granted(&self, checkpoint: &Arc<OpenCheckpoint>, number: u64, granted: Answer<Granted>) {
         if let Ok((_, direct)) = granted {
             checkpoint.direct.store(direct, Ordering::Release);
+        } else {
+            checkpoint.unasked.store(true, Ordering::Release);
+            checkpoint.changes();
         }
         let verdict = granted.map_or(Verdict::Go, |(said, _)| said.into());
         self.credit(checkpoint, Event::Answered { number, verdict });
@@ -180,7 +183,12 @@ impl Burst {
         for ((checkpoint, number), over) in reported.iter().zip(&over) {
             match over {
                 Some(true) => self.version_is_over(&checkpoint.app, &checkpoint.label),
-                Some(false) => checkpoint.heard.store(*number, Ordering::Release),
+                Some(false) => {
+                    checkpoint.heard.store(*number, Ordering::Release);
+                    if checkpoint.is_known() {
+                        checkpoint.unasked.store(false, Ordering::Release);
+                    }
+                }
                 None => {}
             }
         }

@@ -24,14 +24,16 @@ impl Burst {
         if !self.decides() {
             return;
         }
-        let begun = self.of_other(adapt, by, stand).and_then(|checkpoint| self.begin_writing(adapt, &checkpoint));
-        let request = match begun {
-            Ok(request) => request,
-            Err(error) => {
-                tracing::warn!(
-                    "{} of a checkpoint on another node is written without admission: {error}",
-                    stand.of.path
-                );
+        let path = &stand.of.path;
+        let request = match self.of_other(adapt, by, stand).map(|of| self.begin_writing(adapt, &of)) {
+            Ok(Ok(request)) => request,
+            // The version that the write overwrites may still be recorded. The other node repeats its request.
+            Ok(Err(error)) if !matches!(error, Error::Invalid(_)) => {
+                tracing::warn!("a write of {path} on another node waits until its version is begun: {error}");
+                return;
+            }
+            Ok(Err(error)) | Err(error) => {
+                tracing::warn!("{path} of a checkpoint on another node is written without admission: {error}");
                 return reply.send(&Ok((Said::Go, false)));
             }
         };
@@ -74,7 +76,7 @@ impl Burst {
                 Ok(checkpoint.request.load(Ordering::Acquire))
             }
             // The sending node has not received the version's end.
-            _ if self.is_complete_with(of.app.as_str(), &of.label, &of.path) => return Some(true),
+            _ if !stand.unasked && self.is_complete_with(of.app.as_str(), &of.label, &of.path) => return Some(true),
             _ => self.of_other(adapt, by, stand).and_then(|checkpoint| self.begin_writing(adapt, &checkpoint)),
         };
         match begun {

@@ -43,6 +43,9 @@ pub struct Stand {
     pub emptied: bool,
     /// Ranges whose latest write failed there, as first byte and end.
     pub missing: Vec<(u64, u64)>,
+    /// Whether the file may have been written without the knowledge of the node that decides.
+    #[serde(default)]
+    pub unasked: bool,
 }
 
 /// Reply to a held write.
