@@ -44,6 +44,7 @@ impl Transfer<'_> {
             let notes = vec![format!("{shown} is there already, in this version")];
             return Ok(Staged { files: 1, bytes: file.size(), notes, ..Default::default() });
         }
+        self.check_name(&stub, shown)?;
         for tries_left in (0..TRIES).rev() {
             let meter = Meter::new(self.report, shown, file.size(), 0);
             match self.send(&file, &stub, shown, uri, compare, &meter) {
@@ -102,7 +103,10 @@ impl Transfer<'_> {
         };
         let copied = copy().and_then(|bytes| {
             file.settle()?;
-            if look(file, stub)? == before { Ok(bytes) } else { Err(StageError::Moving(shown.to_string())) }
+            if look(file, stub)? != before {
+                return Err(StageError::Moving(shown.to_string()));
+            }
+            self.check_name(stub, shown).map(|()| bytes)
         });
         let verified = copied.and_then(|bytes| {
             upload.complete(bytes).map_err(failed)?;
@@ -122,6 +126,17 @@ impl Transfer<'_> {
                 })
             }
         }
+    }
+
+    /// Fails unless the path still leads to the file. An old version that is still open must not replace a newer one at
+    /// the destination.
+    fn check_name(&self, stub: &OwnedFd, shown: &str) -> Result<()> {
+        let named = remembered(self.open_at(&[shown.to_string()], OFlags::PATH)?)?;
+        let sent = remembered(stub)?;
+        if (named.st_dev, named.st_ino) == (sent.st_dev, sent.st_ino) {
+            return Ok(());
+        }
+        Err(StageError::path(shown, "it was replaced while it was copied; stage it out again"))
     }
 
     /// Whether this version of the file was sent to `uri` before, and its size there is still right.

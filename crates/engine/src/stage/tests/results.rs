@@ -99,3 +99,22 @@ fn a_file_that_is_written_while_it_is_copied_is_not_sent() {
     assert!(matches!(result, Err(StageError::Moving(_))), "{result:?}");
     assert!(world.memory.bytes("mem://o/a").is_none());
 }
+
+/// [S-073]
+#[test]
+fn a_file_that_is_replaced_while_it_is_copied_is_not_sent() {
+    let world = World::new();
+    let (old, new) = (data(200_000, 21), data(300_000, 22));
+    for (name, bytes) in [("a", &old), ("a.new", &new)] {
+        world.memory.add("mem://h/a", bytes);
+        world.stage(&["mem://h/a"], name).expect("staged");
+    }
+    let [from, to] = ["a.new", "a"].map(|name| world.tree.join(name));
+    world.memory.on_append(Box::new(move || drop(std::fs::rename(&from, &to))));
+    let out = || world.stage_out(&results("a", "mem://o/a", Compare::Content));
+    let refused = out().expect_err("it is an old version").to_string();
+    assert!(refused.contains("it was replaced"), "{refused}");
+    assert_eq!(world.memory.uris(), ["mem://h/a"], "nothing of it is left");
+    out().expect("the new one");
+    assert!(world.memory.bytes("mem://o/a").expect("there") == new);
+}
