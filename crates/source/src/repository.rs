@@ -1,7 +1,8 @@
-//! Records of repositories of data: Zenodo's, and DOIs that lead to one or name their files themselves.
+//! Records of repositories of data: Zenodo's, and DOIs that lead to one.
 //!
-//! The answer of a repository is not trusted. Its files must be on the server that was queried, and their names are
-//! checked where they are used.
+//! The answer of a repository is not trusted. Its files must be on the server that was queried, since the user's
+//! credentials for other servers would be sent to addresses that the user never named. The files' names are checked
+//! where they are used.
 
 use crate::http::HttpSession;
 use engine::source::{Deposited, Result, SourceError};
@@ -13,9 +14,6 @@ const ZENODO_DOI: &str = "10.5281/zenodo.";
 
 /// Maximum of files of a record. Zenodo allows 100, other repositories some thousands.
 const FILES_MAX: usize = 100_000;
-
-/// Maximum of files that a DOI names itself: the size of each needs a request.
-const CONTENT_MAX: usize = 1000;
 
 /// Time limit of an answer, in bytes at the slowest rate.
 const WORTH_BYTES: u64 = 1 << 20;
@@ -80,8 +78,6 @@ struct Data {
 #[derive(Deserialize)]
 struct Attributes {
     url: Option<String>,
-    #[serde(rename = "contentUrl", default)]
-    content: serde_json::Value,
 }
 
 /// The files of a record. `session` returns the session with the server of a base address.
@@ -95,10 +91,12 @@ pub fn files(
         Asked::Doi(doi) => {
             let found: Doi = answer(&*session(bases.datacite)?, bases.datacite, &format!("dois/{doi}"))?;
             let leads_to = found.data.attributes.url.unwrap_or_default();
-            match record_at(&leads_to, bases.zenodo) {
-                Some(number) => of_record(&number, bases.zenodo, &*session(bases.zenodo)?)?,
-                None => content(doi, &leads_to, &found.data.attributes.content, session)?,
-            }
+            let number = record_at(&leads_to, bases.zenodo).ok_or_else(|| {
+                let why = "a repository that is not supported (supported: Zenodo), so nothing is fetched; \
+                           name its files by their own URIs, in a manifest if there are many";
+                SourceError::Permanent(format!("the DOI {doi} leads to {leads_to:?}, {why}"))
+            })?;
+            of_record(&number, bases.zenodo, &*session(bases.zenodo)?)?
         }
     };
     if files.is_empty() {
@@ -131,31 +129,6 @@ fn record_at(page: &str, zenodo: &str) -> Option<String> {
     let mut names = page.path_segments().filter(|_| page.host_str() == zenodo.host_str())?;
     let number = names.find(|name| matches!(*name, "records" | "record")).and_then(|_| names.next())?;
     number.bytes().all(|b| b.is_ascii_digit()).then(|| number.to_string()).filter(|number| !number.is_empty())
-}
-
-/// Files that a DOI names itself; their sizes are requested.
-fn content(
-    doi: &str,
-    leads_to: &str,
-    content: &serde_json::Value,
-    session: &dyn Fn(&str) -> Result<std::sync::Arc<HttpSession>>,
-) -> Result<Vec<Deposited>> {
-    let one = content.as_str().map(|uri| vec![uri]);
-    let uris = content.as_array().map(|all| all.iter().filter_map(|uri| uri.as_str()).collect()).or(one);
-    let Some(uris) = uris.filter(|uris| !uris.is_empty() && uris.len() <= CONTENT_MAX) else {
-        let why = "a repository that is not supported, and it names no files itself; supported: Zenodo";
-        return Err(SourceError::Permanent(format!("the DOI {doi} leads to {leads_to:?}, {why}")));
-    };
-    let sized = uris.into_iter().map(|uri| {
-        let bad = || SourceError::Permanent(format!("the DOI {doi} names {uri:?}, which is no file over http"));
-        let address = crate::address::Address::parse(uri).ok().filter(|a| a.scheme == crate::address::Scheme::Http);
-        let address = address.filter(|address| address.query.is_none()).ok_or_else(bad)?;
-        let (_, name) = address.parent_and_name().ok_or_else(bad)?;
-        let session = session(uri)?;
-        let version = session.runtime.wait("stat", 0, session.version(&address.path))?;
-        Ok(Deposited { uri: uri.to_string(), path: name.to_string(), size: version.size, checksum: None })
-    });
-    sized.collect()
 }
 
 /// Parses a server's answer in json.
