@@ -9,8 +9,8 @@
 //! nodes together promise no more than the free space.
 //!
 //! A job requests its stage-in. The stage-in begins when it is due and space is promised to it. Sizes are requested
-//! from the sources in the background; the queues are polled while jobs wait. If a source reports no size,
-//! nothing is promised and the stage-in begins at once.
+//! from the sources in the background, for one job of a user at a time; the queues are polled while jobs wait. If a
+//! source reports no size in time, nothing is promised and the stage-in begins at once.
 
 mod landed;
 mod nodes;
@@ -29,7 +29,7 @@ use policy::Time;
 use policy::schedule::just_in_time::{Config, Stats, WhenFull};
 pub(crate) use queue_view::span;
 use queue_view::{Action, QueueView};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,8 @@ use std::time::{Duration, Instant};
 const RATES: &str = "source-rate";
 /// Maximum of threads that request sizes from the sources. A guess: one source that does not answer delays few others.
 const ASKERS_MAX: usize = 4;
+/// Longest wait of a job for its size, which is unknown after it. A guess: a server that is up answers sooner.
+const SIZE_MAX: Duration = Duration::from_secs(60);
 
 /// Settings of the arrivals.
 #[derive(Clone, Debug)]
@@ -120,6 +122,18 @@ struct Flags {
     asked: VecDeque<ArrivalRequest>,
     /// Number of threads that query sources.
     askers: usize,
+    /// Users whose sources are being queried: slow sources of one user delay no other user.
+    asking: BTreeSet<u32>,
+    /// Jobs that wait for their size, with the end of the wait.
+    sizes_until: BTreeMap<Ticket, Instant>,
+}
+
+impl Flags {
+    /// Position of the first job whose sources may be queried now.
+    fn next_at(&self) -> Option<usize> {
+        let is_free = |asked: &ArrivalRequest| !self.asking.contains(&asked.owner.uid);
+        self.asked.iter().position(is_free).filter(|_| !self.stopped)
+    }
 }
 
 /// The driver. Ends with [`Arrivals::stop`].
@@ -188,8 +202,15 @@ impl Arrivals {
     }
 
     fn take(&self, asked: ArrivalRequest) {
-        self.shared.flags.lock().asked.push_back(asked);
+        let mut flags = self.shared.flags.lock();
+        if !asked.under_way {
+            flags.sizes_until.insert(asked.ticket, Instant::now() + SIZE_MAX);
+        }
+        flags.asked.push_back(asked);
+        drop(flags);
         self.shared.wake_askers();
+        // Each look checks the end of the wait.
+        self.shared.look();
     }
 
     /// Bytes promised by this node whose data are still to come.
@@ -267,15 +288,32 @@ impl Shared {
             flags.askers += 1;
         }
     }
+
+    /// Has the jobs begin whose sources reported no size in time.
+    fn end_waits_for_sizes(&self) {
+        let mut flags = self.flags.lock();
+        let late = flags.sizes_until.extract_if(.., |_, until| *until <= Instant::now());
+        let late: Vec<Ticket> = late.map(|(ticket, _)| ticket).collect();
+        flags.asked.retain(|asked| !late.contains(&asked.ticket));
+        drop(flags);
+        for ticket in late {
+            tracing::info!("the sources of job {} do not report their size in time; it is unknown", ticket.1);
+            self.view.lock().measured(now(), ticket, None, false);
+        }
+    }
 }
 
-/// Queries the sources of jobs for sizes, until no job is left. The first of several wakes the next thread.
+/// Queries the sources of jobs for sizes, until none may be queried. The first of several wakes the next thread.
 fn ask_sources(shared: &Arc<Shared>) {
     let next = || {
         let mut flags = shared.flags.lock();
-        let asked = flags.asked.pop_front().filter(|_| !flags.stopped);
-        flags.askers -= usize::from(asked.is_none());
-        Some((asked?, !flags.asked.is_empty()))
+        let asked = flags.next_at().and_then(|at| flags.asked.remove(at));
+        if let Some(asked) = &asked {
+            flags.asking.insert(asked.owner.uid);
+        } else {
+            flags.askers -= 1;
+        }
+        Some((asked?, flags.next_at().is_some()))
     };
     while let Some((asked, more)) = next() {
         if more {
@@ -285,6 +323,14 @@ fn ask_sources(shared: &Arc<Shared>) {
             true => None,
             false => shared.volume.incoming(asked.owner, &asked.wanted),
         };
+        let has_begun = {
+            let mut flags = shared.flags.lock();
+            flags.asking.remove(&asked.owner.uid);
+            flags.sizes_until.remove(&asked.ticket).is_none() && !asked.under_way
+        };
+        if has_begun {
+            continue; // its size came too late
+        }
         let mut view = shared.view.lock();
         let parts = known.as_ref().map(|known| known.parts.clone()).unwrap_or_default();
         view.measured(now(), asked.ticket, known, asked.under_way);
@@ -316,6 +362,7 @@ impl Watch {
             self.queues_at = Some(Instant::now() + shared.settings.poll);
             ask_queues(shared);
         }
+        shared.end_waits_for_sizes();
         self.landed.look(shared);
         let todo = promise::promise(shared);
         let (rates, stats) = {

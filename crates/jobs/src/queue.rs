@@ -12,8 +12,19 @@ pub mod told;
 pub use forecast::forecast;
 
 use crate::request::Kind;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest wait for the answer of a scheduler's command. A guess: a busy Slurm takes seconds.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// A scheduler's queue.
 pub trait Queue: Send + Sync {
@@ -175,12 +186,82 @@ fn clock(text: &str) -> Option<u64> {
 /// Runs a scheduler's command in the time zone in which its output is parsed; returns the output.
 pub(crate) fn ask(program: &str, args: &[&str], environment: &[(&str, &str)]) -> Result<String, Error> {
     let failed = |cause| Error::Command { command: format!("{program} {}", args.join(" ")), cause };
-    let mut command = std::process::Command::new(program);
+    let mut command = Command::new(program);
     command.args(args).envs(environment.iter().copied()).env("TZ", "UTC").env("LC_ALL", "C");
-    let done = command.stdin(std::process::Stdio::null()).output().map_err(|e| failed(e.to_string()))?;
+    let done = output(command, ANSWER_MAX).map_err(|e| failed(e.to_string()))?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr);
         return Err(failed(said.lines().next().map_or_else(|| done.status.to_string(), str::to_string)));
     }
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// Runs a command, and ends it if it takes longer than `answer_max`.
+fn output(mut command: Command, answer_max: Duration) -> io::Result<Output> {
+    // The process group has the processes that the command starts, which may hold its output open.
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
+    let read = read_to_end(&mut child, Instant::now() + answer_max);
+    if read.is_err() {
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    }
+    let status = child.wait()?;
+    let [stdout, stderr] = read?;
+    Ok(Output { status, stdout, stderr })
+}
+
+/// Reads both outputs of a command until it has ended.
+///
+/// # Errors
+/// The command runs at the deadline.
+fn read_to_end(child: &mut Child, deadline: Instant) -> io::Result<[Vec<u8>; 2]> {
+    let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let mut open = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from), Some(end)];
+    let (mut texts, mut block) = ([Vec::new(), Vec::new()], vec![0; 1 << 16]);
+    while open.iter().any(Option::is_some) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time, so it was ended"));
+        }
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let mut fds: Vec<_> = open.iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        match poll(&mut fds, Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let watched = open.iter_mut().enumerate().filter(|(_, fd)| fd.is_some());
+        for ((n, fd), _) in watched.zip(ready).filter(|(_, is_ready)| *is_ready) {
+            let count = match (texts.get_mut(n), &*fd) {
+                (Some(text), Some(pipe)) => {
+                    let count = rustix::io::read(pipe, &mut block[..])?;
+                    text.extend_from_slice(&block[..count]);
+                    count
+                }
+                _ => 0,
+            };
+            if count == 0 {
+                *fd = None;
+            }
+        }
+    }
+    Ok(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_does_not_answer_is_ended() {
+        let run = |script: &str, answer_max| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            output(command, answer_max)
+        };
+        let hanging = run("sleep 1000 & sleep 1000", Duration::from_millis(50));
+        assert!(hanging.is_err_and(|error| error.to_string().contains("no answer in time")));
+        let large = run("head -c 300000 /dev/zero; echo why >&2; exit 3", ANSWER_MAX).expect("it runs");
+        assert_eq!((large.stdout.len(), &*large.stderr, large.status.code()), (300_000, &b"why\n"[..], Some(3)));
+    }
 }

@@ -261,8 +261,11 @@ fn what_is_not_known_comes_at_once_and_what_comes_already_is_not_begun_again() {
     assert_eq!(decide(&mut view, s(31), Some(100 * MB)), [(c, Action::Begin)]);
 }
 
-/// A volume with this much free space, whose sources have 60 MB each.
+/// A volume with this much free space, whose sources have 60 MB each. Those of the user [`SILENT`] do not answer before
+/// the volume is full.
 struct Disk(Lock<u64>);
+
+const SILENT: u32 = 9;
 
 impl Volume for Disk {
     fn mount_point(&self) -> Option<PathBuf> {
@@ -283,7 +286,10 @@ impl Volume for Disk {
     fn recoveries(&self, _: Caller, _: &[PathBuf], _: u64, _: u64) -> Vec<RecoveryEvent> {
         Vec::new()
     }
-    fn incoming(&self, _: Caller, wanted: &[StageInput]) -> Option<Incoming> {
+    fn incoming(&self, owner: Caller, wanted: &[StageInput]) -> Option<Incoming> {
+        while owner.uid == SILENT && *self.0.lock() > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         incoming(60 * MB * wanted.len() as u64)
     }
     fn free_bytes(&self) -> Option<u64> {
@@ -348,4 +354,27 @@ fn the_driver_lets_one_begin_after_the_other_and_remembers_rates() {
     arrivals.ask(A, owner, wanted);
     assert_eq!(told.recv(), Ok((1, Ok(()))));
     assert_eq!(arrivals.told(A).expect("known").rate, 20 * MB);
+}
+
+/// [S-088]
+#[test]
+fn sources_that_do_not_answer_delay_no_other_user_and_their_own_jobs_for_a_while() {
+    let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().expect("state"));
+    let disk = Arc::new(Disk(Lock::new(1000 * MB)));
+    let (arrivals, told) = driver_of(disk.clone(), &state, None);
+    arrivals.shared.threads.limit(2 * ASKERS_MAX);
+    arrivals.taken_up();
+    let silent = 1..=(ASKERS_MAX as u64 + 1);
+    for job in silent.clone() {
+        arrivals.ask((QueueKind::Local, job), Caller { uid: SILENT, gid: 1 }, wanted());
+    }
+    arrivals.ask((QueueKind::Local, 100), OWNER, wanted());
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok((100, Ok(()))));
+    // The time of the others is over.
+    arrivals.shared.flags.lock().sizes_until.values_mut().for_each(|until| *until = Instant::now());
+    arrivals.shared.look();
+    let next = || told.recv_timeout(Duration::from_secs(60)).expect("it begins").0;
+    let begun: BTreeSet<u64> = silent.clone().map(|_| next()).collect();
+    assert_eq!(begun, silent.collect::<BTreeSet<u64>>(), "their sizes are unknown");
+    *disk.0.lock() = 0;
 }
