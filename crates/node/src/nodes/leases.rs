@@ -35,8 +35,8 @@ const TEXT_BYTES_MAX: u64 = 16 << 10;
 /// Text of a lease: description of its node.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Info {
-    /// Format of the node; 1 if missing.
-    #[serde(default = "first_format")]
+    /// Format of the node, which other nodes read from the text before they join.
+    #[serde(default)]
     pub format: u32,
     /// Name of the host that holds the lease.
     pub host: String,
@@ -90,10 +90,6 @@ pub(super) struct Listing {
     pub last: Option<Node>,
     pub leases: Vec<Seen>,
     pub over: Vec<Node>,
-}
-
-fn first_format() -> u32 {
-    1
 }
 
 fn lease(node: Node, beat: u64) -> String {

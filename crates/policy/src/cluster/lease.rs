@@ -53,21 +53,6 @@ use crate::time::Time;
 use own::OwnLease;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Renewals that succeeded.
-    pub renewals: u64,
-    /// Renewals that could not be tried, or with unknown outcome.
-    pub renewals_failed: u64,
-    /// Listings of the lease files.
-    pub looks: u64,
-    /// Nodes that this node expelled.
-    pub expelled: u64,
-    /// Failed expulsions: the node had renewed, or another watcher expelled it.
-    pub survived: u64,
-}
-
 /// Last known state of another node's lease.
 #[derive(Debug)]
 struct Watch {
@@ -111,7 +96,6 @@ pub struct Membership {
     /// Leader announced last; `None`: no announcement so far.
     said: Option<Option<Node>>,
     actions: VecDeque<Action>,
-    stats: Stats,
 }
 
 impl Membership {
@@ -138,7 +122,6 @@ impl Membership {
             over: BTreeSet::new(),
             said: None,
             actions: VecDeque::new(),
-            stats: Stats::default(),
             config,
         };
         new.go_on(now);
@@ -212,14 +195,8 @@ impl Membership {
         self.known_at
     }
 
-    /// Counts since the start.
-    pub fn stats(&self) -> Stats {
-        self.stats
-    }
-
     fn seen(&mut self, now: Time, leases: &[Seen], over: &[Node]) {
         let Some(asked) = self.looking.take() else { return };
-        self.stats.looks += 1;
         let is_first = self.known_at.is_none();
         (self.looked, self.known_at) = (true, Some(asked));
         over.iter().for_each(|node| self.is_gone(*node));
@@ -373,21 +350,12 @@ impl Machine for Membership {
         match event {
             Event::Renewed { beat, asked } => self.renewed(beat, asked),
             Event::Gone => self.gone(now),
-            Event::RenewFailed => {
-                self.stats.renewals_failed += 1;
-                self.renew_later(now);
-            }
+            Event::RenewFailed => self.renew_later(now),
             Event::Seen { leases, over } => self.seen(now, &leases, &over),
             Event::LookFailed => self.looking = None,
-            Event::Expelled { node } => {
-                self.stats.expelled += u64::from(node != self.node);
-                self.is_gone(node);
-            }
+            Event::Expelled { node } => self.is_gone(node),
             Event::Survived { node } | Event::ExpelFailed { node } if node == self.node => self.lose(),
-            Event::Survived { node } => {
-                self.stats.survived += 1;
-                self.stays(now, node);
-            }
+            Event::Survived { node } => self.stays(now, node),
             Event::ExpelFailed { node } => self.not_expelled(node),
             Event::Leave if self.own != OwnLease::Leaving => self.leave(),
             Event::Asked => self.asked(now),

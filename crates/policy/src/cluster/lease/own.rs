@@ -21,7 +21,6 @@ impl Membership {
         if beat != self.beat + 1 {
             return;
         }
-        self.stats.renewals += 1;
         (self.beat, self.asked, self.renewing, self.first_asked) = (beat, self.asked.max(asked), false, None);
         self.renew_at = self.asked + self.config.renew_every;
         match self.own {
