@@ -291,12 +291,15 @@ fn processor_time_of_each_program() {
         }
     }
     println!("milliseconds of processor time per operation, mean of {MEASURED_ROUNDS} rounds");
-    println!("| row | per | subject | entrepot | client | bricks | others |");
-    println!("|---|---|---|---|---|---|---|");
+    let columns = NAMES.iter().enumerate().map(|(subject, name)| match subject < OURS {
+        true => format!("{name}: client | bricks"),
+        false => format!("{name}: daemon | client | bricks"),
+    });
+    println!("| row | per | {} |", columns.collect::<Vec<_>>().join(" | "));
+    println!("|---|{}", "---|".repeat(1 + 2 * OURS + 3 * (SUBJECTS - OURS)));
     for ((row, operations), all) in rows.iter().zip(&all) {
-        for (name, of) in NAMES.iter().zip(all) {
-            println!("| {row} | {operations} | {name} | {} |", Processors::mean(of).cells());
-        }
+        let cells = all.iter().enumerate().map(|(subject, of)| Processors::mean(of).cells(subject >= OURS));
+        println!("| {row} | {operations} | {} |", cells.collect::<Vec<_>>().join(" | "));
     }
 }
 

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 /// Time over which the programs' own work is measured.
 const IDLE: Duration = Duration::from_secs(4);
-/// The daemon of a node, the client of GlusterFS, its bricks. All other programs are one row.
+/// The daemon of a node, the client of GlusterFS, its bricks.
 const PROGRAMS: [&str; 3] = ["entrepot", "glusterfs", "glusterfsd"];
-const OTHERS: &str = "others";
 
 /// Milliseconds by program.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +24,8 @@ impl Processors {
             let Some((name, fields)) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(") ")) else {
                 continue;
             };
+            let Some(program) = PROGRAMS.into_iter().find(|program| *program == name) else { continue };
             let ticks = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
-            let program = PROGRAMS.into_iter().find(|program| *program == name).unwrap_or(OTHERS);
             *all.0.entry(program).or_default() += ticks.sum::<f64>() * tick_ms;
         }
         all
@@ -59,15 +58,10 @@ impl Processors {
         self
     }
 
-    /// The times as cells of a table, in the order of the programs.
-    pub fn cells(&self) -> String {
-        let of = |program| self.0.get(program).copied().unwrap_or(0.0);
-        PROGRAMS
-            .into_iter()
-            .chain([OTHERS])
-            .map(|program| format!("{:.2}", of(program)))
-            .collect::<Vec<_>>()
-            .join(" | ")
+    /// Times of the client and of the bricks, after that of the daemon if the subject has one.
+    pub fn cells(&self, has_daemon: bool) -> String {
+        let of = |program: &&str| format!("{:.2}", self.0.get(program).copied().unwrap_or(0.0));
+        PROGRAMS[usize::from(!has_daemon)..].iter().map(of).collect::<Vec<_>>().join(" | ")
     }
 }
 
