@@ -5,21 +5,23 @@ mod gate;
 mod interposed;
 
 use engine::file::{File, InlineRead, InlineWrite, Pool};
+use engine::mover::{Mover, Step};
 use gate::Gate;
 use interposed::{Interposed, Op};
+use meta::state::SqliteState;
 use meta::stub::memory::MemoryStub;
 use object::target::{
     Execution, InlineSlots, Limits, MemoryMedium, OnDeadline, Order, OrderError, State, TargetSpec, Targets,
     TargetsOptions,
 };
 use parking_lot::Mutex;
-use policy::layout::Placement;
+use policy::layout::{Placement, Reason};
 use policy::{TargetId, Time};
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A file of one object on one target behind a gate of its own.
 fn file() -> (Arc<File>, Arc<Targets>, Arc<Gate>) {
@@ -27,10 +29,14 @@ fn file() -> (Arc<File>, Arc<Targets>, Arc<Gate>) {
 }
 
 fn file_behind(gate: Gate) -> (Arc<File>, Arc<Targets>, Arc<Gate>) {
+    file_within(gate, Duration::from_millis(300))
+}
+
+fn file_within(gate: Gate, deadline: Duration) -> (Arc<File>, Arc<Targets>, Arc<Gate>) {
     let gate = Arc::new(gate);
     let targets = Targets::new(TargetsOptions {
         execution: Execution::Threads,
-        limits: Limits { deadline: Duration::from_millis(300), ..Limits::default() },
+        limits: Limits { deadline, ..Limits::default() },
         slots: Arc::new(InlineSlots::new(2)),
         health: Default::default(),
     });
@@ -145,5 +151,44 @@ fn a_write_on_the_callers_thread_that_hangs_keeps_its_target_from_being_restored
     gate.open();
     assert!(matches!(hung.join().unwrap(), InlineWrite::Taken));
     assert_eq!(targets.operate(TargetId(0), Order::Restore), Ok(State::Ok));
+    targets.stop();
+}
+
+/// [S-140]
+#[test]
+fn a_write_that_runs_while_written_ranges_are_copied_is_in_the_copy() {
+    let (file, targets, gate) = file_within(Gate::before(Op::Write), Duration::from_secs(60));
+    targets.add(TargetSpec::new(TargetId(1), 0, Arc::new(MemoryMedium::new(2))));
+    file.write(0, &vec![1u8; 16 << 20]).unwrap();
+    let (copied, late) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(None)));
+    let (chunks, hung, writer, closed) = (copied.clone(), late.clone(), file.clone(), gate.clone());
+    let hook = move |step: Step| {
+        if step == Step::Created {
+            // More than is copied while writers are locked out, and a write that has yet to land.
+            writer.write(0, &vec![2u8; 9 << 20])?;
+            closed.close();
+            let writer = writer.clone();
+            *hung.lock() = Some(std::thread::spawn(move || writer.write(12 << 20, &[3; 4096])));
+            closed.wait_for(1);
+        }
+        chunks.fetch_add(usize::from(step == Step::ChunkCopied), Ordering::AcqRel);
+        Ok(())
+    };
+    // It lands after a second copy of its range, if there is one within a second.
+    std::thread::spawn(move || {
+        let mut begun = None;
+        while copied.load(Ordering::Acquire) < 26 && begun.is_none_or(|at: Instant| at.elapsed().as_secs() < 1) {
+            begun = begun.or_else(|| (copied.load(Ordering::Acquire) >= 16).then(Instant::now));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        gate.open();
+    });
+    let state = Arc::new(SqliteState::in_memory().unwrap());
+    let mover = Mover::new(file.pool().clone(), state, None).with_crash_hook(Arc::new(hook));
+    mover.replace_target(&file, TargetId(0), Reason::Drained(TargetId(0))).unwrap();
+    late.lock().take().expect("it began").join().unwrap().unwrap();
+    let mut there = [0; 4096];
+    file.read(12 << 20, &mut there).unwrap();
+    assert!(there == [3; 4096], "an acknowledged write is lost");
     targets.stop();
 }

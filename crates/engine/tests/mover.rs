@@ -90,6 +90,34 @@ fn dying_at_any_step_leaves_a_whole_file_and_nothing_else() {
     assert!(deaths > 70, "only {deaths} deaths: the steps are not reached");
 }
 
+/// [S-024]
+#[test]
+fn a_failed_move_after_one_whose_record_is_not_durable_removes_no_object_of_the_durable_record() {
+    for again in [false, true] {
+        let mut world = world(1);
+        let (power, file) = (world.power.clone(), world.life.file.clone());
+        let hook = move |at| {
+            if at == Step::Replaced {
+                power.cut();
+            }
+            Ok(())
+        };
+        let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(Arc::new(hook));
+        let target = file.layout().expect("laid out").mirrors[0].segments[0].objects[0].target;
+        mover.replace_target(&file, target, Reason::Drained(target)).expect_err("the stub is not synced");
+        world.power.restore();
+        if again {
+            mover.resync(&file).expect("nothing is stale");
+        } else {
+            mover.drop_mirror(&file, 9).expect_err("there is none");
+        }
+        drop((mover, file));
+        world.stub.crash(0);
+        world.crash(&mut Random(3));
+        check(&world, "power lost after a failed sync");
+    }
+}
+
 /// A move between tiers that keeps a copy, or that only makes one.
 const COPYING: [(&str, Verb); 2] = [
     ("move and keep", |m, f, p| {

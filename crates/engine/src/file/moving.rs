@@ -4,6 +4,7 @@ use super::read::Failure;
 use super::{ByteRanges, File, NewObjects, View};
 use crate::{Error, Result};
 use policy::layout::Layout;
+use std::ops::Range;
 use std::sync::Arc;
 
 impl File {
@@ -18,6 +19,12 @@ impl File {
     /// Ends the effect of [`File::watch`].
     pub(crate) fn unwatch(&self) {
         *self.watch.write() = None;
+    }
+
+    /// Takes the ranges of `watch`. All their writes have ended: a running write would land after a copy of its range.
+    pub(crate) fn take_written(&self, watch: &ByteRanges) -> Vec<Range<u64>> {
+        let _io = self.io.write();
+        watch.take()
     }
 
     /// Fills `buf` by the layout of `view`, whether or not it is still current.

@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub trait Proof: Sync {
     /// Size of a stripe in bytes; stripe `k` begins at offset `k * size` of the file.
     fn stripe_bytes(&self) -> u64;
+    /// Whether the proof still covers the file's content. Nothing writes the file during the call.
+    fn is_current(&self, file: &File) -> bool;
     /// Whether these are the right bytes of a stripe.
     fn is_right(&self, number: u64, stripe: &[u8]) -> Result<bool>;
     /// Fetches a stripe that no mirror has right from elsewhere.
@@ -80,8 +82,8 @@ impl<'a> Proven<'a> {
 }
 
 impl Mover {
-    /// Rebuilds objects of a file from bytes that `proof` verifies. Nothing changes if the file was written in
-    /// between, or if a stripe is right nowhere.
+    /// Rebuilds objects of a file from bytes that `proof` verifies. Nothing changes if the file was written since
+    /// the proof was made, or if a stripe is right nowhere.
     pub(crate) fn mend(
         &self,
         file: &Arc<File>,

@@ -194,7 +194,7 @@ impl Mover {
             }
             Err(stop) => {
                 drop(made); // removes the new objects
-                self.settle_journal(&old)?;
+                self.settle_journal(file, &old)?;
                 file.unmark_if_simple();
                 Err(stop)
             }
@@ -240,7 +240,7 @@ impl Mover {
                 {
                     break;
                 }
-                for range in m.watch.take() {
+                for range in m.file.take_written(m.watch) {
                     copy.range(range, false, true)?;
                 }
             }
@@ -253,11 +253,10 @@ impl Mover {
             return Ok(Done { layout: unchanged(), copy: Some(copy) });
         }
         let finish = |new: &Layout, made: &NewObjects<'_>| {
-            if m.how.proof.is_some() && m.watch.bytes() > 0 {
-                return Err(Error::Busy(
-                    "the file was written during the copy: its bytes can no longer be verified".into(),
-                )
-                .into());
+            // A write before this attempt is in no range of `watch`.
+            if m.how.proof.is_some_and(|proof| m.watch.bytes() > 0 || !proof.is_current(m.file)) {
+                let why = "the file was written before the end of the copy: its bytes can no longer be verified";
+                return Err(Error::Busy(why.into()).into());
             }
             if !made.is_empty() {
                 let copy = self.copy(m, new, made);
@@ -312,6 +311,10 @@ impl Mover {
         for left in shared.filter(|slot| layout.objects().all(|(_, object)| object.id != slot.id)) {
             left.vacate(&self.pool);
         }
+        // Only a new record was made durable just now.
+        if was.layout.as_ref().is_some_and(|was| Arc::ptr_eq(was, layout)) {
+            self.sync_record(file, layout.file)?;
+        }
         let left = self.finish_journal(layout)?;
         self.step(Step::Finished)?;
         self.remove_garbage(&left)?;
@@ -321,9 +324,17 @@ impl Mover {
     }
 
     /// Ends the journal of a file with the layout `layout`: removes the objects that the layout does not name.
-    fn settle_journal(&self, layout: &Layout) -> Result<()> {
+    fn settle_journal(&self, file: &File, layout: &Layout) -> Result<()> {
+        self.sync_record(file, layout.file)?;
         let left = self.finish_journal(layout)?;
         self.remove_garbage(&left).map(|_| ())
+    }
+
+    /// Makes the record of a file durable, if the journal has objects of it. After an earlier move with a failed sync,
+    /// a loss of power may bring back a record that names objects which only the journal keeps.
+    fn sync_record(&self, file: &File, id: FileId) -> Result<()> {
+        let needed = !file.is_removed() && self.entry_of(id)?.is_some();
+        if needed { file.stub().sync() } else { Ok(()) }
     }
 
     /// Ends the journal of a file; returns the new garbage.

@@ -61,6 +61,8 @@ pub(super) fn settle_journal(
         if of_another {
             drop(file.exclusive()?);
         }
+        // The daemon may have died before the record was durable, and an object of the earlier record is removed next.
+        file.stub().sync()?;
         Ok(file.layout())
     };
     let marks = marks(volume)?;
@@ -74,10 +76,13 @@ pub(super) fn settle_journal(
             }
         }
         // The file was unlinked before it was marked, or a user removed the mark.
-        if let Some(file) = files.at_place(entry.file)
-            && let Some(layout) = layout_of(file)?
-        {
-            return Ok(found(&layout));
+        if let Some(file) = files.at_place(entry.file) {
+            match layout_of(file) {
+                Ok(Some(layout)) => return Ok(found(&layout)),
+                Ok(None) => {}
+                Err(error) if of_another => return Err(error),
+                Err(_) => return Ok(Found::Unknown),
+            }
         }
         Ok(if returned { Found::Unknown } else { Found::Unseen })
     })?;

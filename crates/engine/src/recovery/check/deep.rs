@@ -5,7 +5,7 @@
 
 use super::closed;
 use super::look::{Candidate, Found};
-use super::right::Right;
+use super::right::{Right, are_current};
 use super::{Checker, Finding, FindingKind, Outcome};
 use crate::file::{File, View};
 use crate::source::Record;
@@ -134,11 +134,7 @@ impl Checker {
     /// Whether the reference is still valid for the file. Nothing writes the file.
     fn is_still(&self, file: &Arc<File>, with: &With, size: u64) -> bool {
         match with {
-            With::Sums(_, None) => file.is_recoverable() && file.size() == size,
-            With::Sums(_, Some(made_under)) => {
-                let now = file.stub().sums().ok().flatten();
-                now.is_some_and(|(id, _)| id == *made_under) && file.size() == size
-            }
+            With::Sums(_, made_under) => are_current(file, made_under.as_deref(), size),
             With::OtherMirrors | With::Nothing => true,
         }
     }
@@ -169,9 +165,10 @@ impl Checker {
     /// stays as it is.
     pub(super) fn mend(&self, file: &Arc<File>, candidate: &Candidate) -> Result<()> {
         let Some(layout) = file.layout() else { return Ok(()) };
-        match self.with(file, &layout, file.size())? {
-            With::Sums(sums, _) => {
-                let right = Right::new(sums, file, &self.repair)?;
+        let size = file.size();
+        match self.with(file, &layout, size)? {
+            With::Sums(sums, made_under) => {
+                let right = Right::new((sums, made_under), size, file, &self.repair)?;
                 self.mover.mend(file, &[(candidate.at, candidate.object.id)], &right).map(drop)
             }
             With::OtherMirrors | With::Nothing => Err(Error::Busy("it was written in between".into())),

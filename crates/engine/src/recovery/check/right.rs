@@ -15,14 +15,34 @@ const TRIES: usize = 2;
 
 pub(super) struct Right<'a> {
     sums: Sums,
+    /// Name of the checksums in the stub of a closed file; `None`: those of the source.
+    made_under: Option<String>,
+    /// Size of the file that the checksums cover.
+    size: u64,
     sources: Vec<RecordedSource>,
     repair: &'a Repair,
 }
 
+/// Whether checksums, those of the source or those that a closed file's stub names, belong to the content of a file.
+/// Nothing writes the file.
+pub(super) fn are_current(file: &File, made_under: Option<&str>, size: u64) -> bool {
+    let are_valid = match made_under {
+        None => file.is_recoverable(),
+        Some(made_under) => file.stub().sums().ok().flatten().is_some_and(|(id, _)| id == made_under),
+    };
+    are_valid && file.size() == size
+}
+
 impl<'a> Right<'a> {
-    pub fn new(sums: Sums, file: &Arc<File>, repair: &'a Repair) -> Result<Right<'a>> {
+    pub fn new(
+        (sums, made_under): (Sums, Option<String>),
+        size: u64,
+        file: &Arc<File>,
+        repair: &'a Repair,
+    ) -> Result<Right<'a>> {
         let record = file.source()?.and_then(|text| Record::parse(&text).ok()).filter(|record| !record.modified);
-        Ok(Right { sums, sources: record.iter().flat_map(RecordedSource::all).collect(), repair })
+        let sources = record.iter().flat_map(RecordedSource::all).collect();
+        Ok(Right { sums, made_under, size, sources, repair })
     }
 
     fn fetch(&self, source: &RecordedSource, offset: u64, len: u64) -> Result<Vec<u8>, SourceError> {
@@ -52,6 +72,10 @@ impl<'a> Right<'a> {
 impl Proof for Right<'_> {
     fn stripe_bytes(&self) -> u64 {
         self.sums.stripe_bytes()
+    }
+
+    fn is_current(&self, file: &File) -> bool {
+        are_current(file, self.made_under.as_deref(), self.size)
     }
 
     fn is_right(&self, number: u64, stripe: &[u8]) -> Result<bool> {

@@ -45,6 +45,28 @@ fn changed_bytes_of_a_staged_file_are_found_by_their_checksums_and_come_back_fro
     assert!(c.deep(false).findings.is_empty());
 }
 
+/// [S-045]
+#[test]
+fn bytes_written_after_the_checksums_were_read_are_not_mended() {
+    use crate::recovery::check::right::Right;
+    let c = new();
+    c.staged("a", 25);
+    let file = c.open_file("a").expect("there");
+    let (layout, size) = (file.layout().expect("objects"), file.size());
+    let (at, object) = layout.objects().next().expect("object");
+    let record = file.source().expect("read").expect("staged");
+    let stripe_bytes = crate::source::Record::parse(&record).expect("a record").stripe_bytes;
+    let sums = crate::stage::sums::Sums::open(c.checker.volume.side(), layout.file, stripe_bytes, size);
+    let sums = sums.expect("read").expect("made by the stage-in");
+    let right = Right::new((sums, None), size, &file, &c.checker.repair).expect("a proof");
+    file.write(0, &[0xab; 100]).expect("written");
+    let mended = c.checker.mover.mend(&file, &[(at, object.id)], &right);
+    assert!(matches!(mended, Err(crate::Error::Busy(_))), "{mended:?}");
+    let mut there = [0; 100];
+    file.read(0, &mut there).expect("read");
+    assert!(there == [0xab; 100], "the source's bytes are back");
+}
+
 /// [S-163]
 #[test]
 fn of_mirrors_that_differ_the_one_that_the_checksums_prove_is_kept() {
