@@ -162,6 +162,24 @@ fn where_one_mirror_is_written_the_others_are_stale_first() {
     assert!(read_only(&world, 1).expect("in sync again") == content(6));
 }
 
+/// [S-023] [S-071]
+#[test]
+fn a_replica_takes_no_object_of_a_mirror_that_missed_a_write() {
+    let world = world(1, MirrorWrites::Sync);
+    let (file, mover, targets) = (&world.life.file, &world.life.mover, &world.life.pool.targets);
+    file.write(0, &content(8)).expect("well");
+    mover.add_replica(file).expect("three targets are left");
+    let failed = objects(file, 0)[0].target;
+    targets.operate(failed, Order::Fail).expect("known");
+    file.write(0, &content(9)).expect("the replica takes it");
+    assert_eq!(file.layout().expect("laid out").mirrors[0].state, MirrorState::Stale);
+    assert_eq!(mover.swap_replica(file, 1, failed).expect("nothing to do"), 0);
+    targets.operate(failed, Order::Restore).expect("it is well");
+    assert!(read(file).expect("the replica has all") == content(9));
+    mover.resync(file).expect("well");
+    assert!(read_only(&world, 0).expect("in sync again") == content(9));
+}
+
 /// [S-031] [S-032]
 #[test]
 fn a_missing_object_is_lost_and_no_hole_and_the_others_are_read() {

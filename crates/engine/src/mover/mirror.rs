@@ -37,13 +37,16 @@ impl Mover {
     }
 
     /// Swaps all objects on `failed` for those of the mirror `replica`. Returns their number; 0 if the mirror has
-    /// none.
+    /// none, or if only stale mirrors have objects there.
     pub fn swap_replica(&self, file: &Arc<File>, replica: usize, failed: TargetId) -> Result<usize> {
         let works = |id: TargetId| self.pool.targets.get(id).is_some_and(|t| t.state() != State::Failed);
         let mut swapped = 0;
         let changed = file.change_layout(|layout, now| {
             let mut new = layout.clone();
-            let lost = layout.objects().filter(|(at, o)| at.mirror < replica && o.target == failed);
+            // An object of a stale mirror lacks writes: the replica, which is in sync, must not get it.
+            let is_in_sync = |mirror: usize| layout.mirrors[mirror].state == MirrorState::InSync;
+            let lost =
+                layout.objects().filter(|(at, o)| at.mirror < replica && o.target == failed && is_in_sync(at.mirror));
             for (at, _) in lost.collect::<Vec<_>>() {
                 let stands_in = layout.object(policy::layout::Position { mirror: replica, ..at });
                 let in_sync = layout.mirrors.get(replica).is_some_and(|m| m.state == MirrorState::InSync);
