@@ -17,6 +17,19 @@ impl File {
             || layout.objects().any(|(_, o)| o.state == ObjectState::Partial || !works(o.target))
     }
 
+    /// Gives an emptied file new objects before its first write, if one is under recovery: the recovery would overwrite
+    /// the new bytes. The caller holds no lock.
+    pub(super) fn rebuild_emptied(self: &Arc<Self>) -> Result<()> {
+        let _alone = self.exclusive()?;
+        self.rebuild_partial()
+    }
+
+    /// As [`File::rebuild_emptied`]; the caller holds `io` exclusively.
+    pub(super) fn rebuild_partial(self: &Arc<Self>) -> Result<()> {
+        let needed = self.size() == 0 && self.view().has_partial();
+        if needed { self.rebuild_empty(None).map(drop) } else { Ok(()) }
+    }
+
     /// Gives an empty file new objects of the shape that it had at its start, on targets that work. The caller holds
     /// `io` exclusively and the size is 0. The old objects are removed once the new record is durable.
     pub(super) fn rebuild_empty(self: &Arc<Self>, hurt: Option<TargetId>) -> Result<Arc<Layout>> {

@@ -98,7 +98,7 @@ impl File {
     /// As `ready_to_modify`; with `discard` all bytes are about to be dropped, and nothing is recovered.
     pub(super) fn ready_to_change(self: &Arc<Self>, discard: bool) -> Result<()> {
         while self.source_state()? == PRISTINE {
-            if !discard && let Some((at, rows)) = self.lost_object() {
+            if !discard && let Some((at, rows)) = self.lost_object().or_else(|| self.partial_object()) {
                 let recovery = self.pool.recovery.get().ok_or_else(|| {
                     Error::Unrecoverable("a part of the file is lost and recovery is not running".into())
                 })?;
@@ -140,6 +140,16 @@ impl File {
             first.get_or_insert(found);
         }
         first
+    }
+
+    /// The first object under recovery, with its number of rows. It is completed before a change even if another mirror
+    /// has its bytes: its recovery would overwrite new ones.
+    fn partial_object(&self) -> Option<(Position, u64)> {
+        let view = self.view();
+        let layout = view.layout.as_ref()?;
+        let (at, _) = layout.objects().find(|(_, o)| o.state == ObjectState::Partial)?;
+        let segment = &layout.mirrors[at.mirror].segments[at.segment];
+        Some((at, object_len(segment, at.index, self.size()).div_ceil(segment.stripe_size).max(1)))
     }
 }
 

@@ -63,6 +63,9 @@ impl File {
         if !alone.holds()? {
             return Err(Error::Elsewhere("this node lost its lease before it cut the file".into()));
         }
+        if size > 0 {
+            self.rebuild_partial()?;
+        }
         let cut = self.set_size_in(size)?;
         // While the kernel writes the object, its length is the size.
         let cut = Some(cut).filter(|_| self.kernel_writes.load(Ordering::Acquire));

@@ -25,6 +25,8 @@ enum Obstacle {
     CleanTail,
     ReduceToOne,
     MarkInUse,
+    /// An object of an emptied file is under recovery.
+    Rebuild,
     /// A target that is full or read-only.
     Refused(Error),
     /// Mirrors that missed the write must become stale.
@@ -92,6 +94,7 @@ impl File {
             Obstacle::CleanTail => self.clean_tail(),
             Obstacle::ReduceToOne => self.reduce_to_one(),
             Obstacle::MarkInUse => self.mark_in_use(),
+            Obstacle::Rebuild => self.rebuild_emptied(),
             Obstacle::Missed => self.mark_missed(),
             Obstacle::Behind => Ok(()),
             Obstacle::Refused(error) => match self.overflow(end, refused) {
@@ -180,6 +183,9 @@ impl File {
         let Some(layout) = &view.layout else {
             return (end > self.pool.inline_bytes_max).then_some(Obstacle::Convert);
         };
+        if self.size() == 0 && view.has_partial() {
+            return Some(Obstacle::Rebuild);
+        }
         // After an unfinished truncation another node could cut bytes that are written now.
         if !self.tail_clean.load(Ordering::Acquire) && (end > self.size() || self.held.has_stale_cut()) {
             return Some(Obstacle::CleanTail);

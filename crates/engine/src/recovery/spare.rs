@@ -114,6 +114,10 @@ impl Driver {
         self.stands_for(spare.new.id, key);
         // After a loss of power the old record names the lost object, and the recovery starts over.
         let changed = file.change_layout_for_now(|layout, now| {
+            // A write to the object since the spare was made is not in the source.
+            if !file.is_recoverable() || file.size() != spare.size {
+                return Err(no("it was modified in between"));
+            }
             let at = position(layout, key.lost).ok_or_else(|| no("the layout changed in between"))?;
             let reason = Reason::RecoveryStarted(spare.lost.target);
             layout.replace_object(at, spare.new, now, reason).map_err(Error::Unrecoverable)

@@ -278,6 +278,34 @@ fn a_modified_file_is_never_recovered() {
     assert!(remotes[0].reads().is_empty());
 }
 
+/// [S-045]
+#[test]
+fn an_object_that_is_written_while_its_spare_is_made_stays() {
+    let (world, stub) = (World::new(), Arc::new(MemoryStub::new()));
+    let (staged, mut bytes, _) = world.staged_on(&stub, 40 * STRIPE as usize, &["mem://a"]);
+    drop(staged);
+    // The number of the spare is drawn after the look at the source's record.
+    let at_spare = Arc::new(parking_lot::Mutex::new(None::<Box<dyn FnOnce() + Send>>));
+    let (due, counter) = (at_spare.clone(), AtomicU64::new(1 << 32));
+    let next_id = move || {
+        let act = due.lock().take();
+        if let Some(act) = act {
+            act();
+        }
+        counter.fetch_add(1, Ordering::Relaxed)
+    };
+    let pool = Arc::new(Pool::new(world.targets.clone(), next_id, placement()));
+    let repair = start(&pool, &world.memory, &world.side, &world.stats);
+    assert!(pool.recovery.set(repair.clone()).is_ok());
+    let file = File::open(stub, pool).expect("opens");
+    let writer = file.clone();
+    *at_spare.lock() = Some(Box::new(move || writer.write(0, b"written").expect("the target is well")));
+    assert!(repair.replace(&file, Position { mirror: 0, segment: 0, index: 0 }).is_err());
+    bytes[..7].copy_from_slice(b"written");
+    assert!(read_all(&file).expect("read") == bytes);
+    repair.stop();
+}
+
 #[test]
 fn a_write_to_a_file_with_a_loss_recovers_it_first() {
     let world = World::new();
@@ -361,5 +389,56 @@ fn a_spare_that_came_into_no_layout_is_removed() {
         std::thread::yield_now();
     }
     stub.fail_from(None);
+    assert!(read_all(&file).expect("read") == bytes);
+}
+
+/// [S-045]
+#[test]
+fn an_emptied_file_is_not_written_into_an_object_under_recovery() {
+    let world = World::new();
+    let (file, _, remotes) = world.staged(40 * STRIPE as usize, &["mem://a"]);
+    world.lose(&file, 1);
+    remotes[0].close_gate(0);
+    let operate = |order: Order| (0..TARGETS).for_each(|k| drop(world.targets.operate(TargetId(k), order)));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read_all(&file));
+        while remotes[0].reads().is_empty() {
+            std::thread::yield_now(); // the layout names the spare before the first fetch
+        }
+        operate(Order::Drain);
+        file.truncate(0).expect("no target takes new objects, and none is needed");
+        assert!(file.layout().expect("l").objects().any(|(_, o)| o.state == ObjectState::Partial));
+        assert!(file.write(STRIPE, b"new").is_err(), "the fetches would overwrite it");
+        operate(Order::Restore);
+        file.write(STRIPE, b"new").expect("there is room for new objects");
+        remotes[0].open_gate();
+        drop(reader.join().expect("reader"));
+    });
+    world.repair.stop();
+    let mut there = [0; 3];
+    file.read(STRIPE, &mut there).expect("read");
+    assert_eq!(&there, b"new");
+}
+
+/// [S-045]
+#[test]
+fn a_write_beside_a_failed_recovery_of_another_mirror_ends() {
+    let world = World::new();
+    let (file, mut bytes, remotes) = world.staged(40 * STRIPE as usize, &["mem://a"]);
+    let mover = crate::mover::Mover::new(world.pool.clone(), world.state.clone(), None);
+    mover.add_mirror(&file, &Placement { stripe_count: 2, ..placement() }).expect("a whole mirror");
+    remotes[0].fail(Some(SourceError::Permanent("gone".into())));
+    let at = Position { mirror: 0, segment: 0, index: 1 };
+    assert!(world.repair.replace(&file, at).is_err());
+    assert_eq!(file.layout().expect("l").object(at).expect("o").state, ObjectState::Partial);
+    assert!(file.write(0, b"written").is_err(), "the source does not answer");
+    remotes[0].fail(None);
+    // The recovery that failed may not have ended yet.
+    let is_written = || {
+        std::thread::sleep(Duration::from_millis(1));
+        file.write(0, b"written").is_ok()
+    };
+    assert!((0..10_000).any(|_| is_written()), "recovered first");
+    bytes[..7].copy_from_slice(b"written");
     assert!(read_all(&file).expect("read") == bytes);
 }
