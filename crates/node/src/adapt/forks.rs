@@ -1,5 +1,6 @@
 //! Forks: the mirrors of a file behind those that it had before its first fork was made.
 
+use super::Adapt;
 use super::records::Records;
 use crate::{Error, Result};
 use engine::file::File;
@@ -7,7 +8,7 @@ use engine::mover::Mover;
 use meta::state::State;
 use parking_lot::Mutex;
 use policy::FileId;
-use policy::layout::Placement;
+use policy::layout::{Layout, Placement};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -55,11 +56,20 @@ impl Forks {
         if first {
             self.records.put(id, Record { keep: layout.mirrors.len() })?;
         }
-        let made = mover.add_fork(file, place);
-        if made.is_err() && first {
-            self.forget(id)?;
+        match mover.add_fork(file, place) {
+            Ok(layout) => {
+                // A user may have added or dropped a mirror before the copy began.
+                let keep = layout.mirrors.len() - 1;
+                let current = self.records.held().get(&id).is_some_and(|record| !first || record.keep == keep);
+                if current { Ok(()) } else { self.records.put(id, Record { keep }) }
+            }
+            Err(error) => {
+                if first {
+                    self.forget(id)?;
+                }
+                Err(error)
+            }
         }
-        made.map(|_| ())
     }
 
     /// Drops a fork; the file's record is removed with its last fork.
@@ -88,5 +98,28 @@ impl Forks {
     /// Removes the record of a file that has no forks any more, or that was removed.
     pub fn forget(&self, id: FileId) -> Result<()> {
         self.records.forget(id)
+    }
+}
+
+impl Adapt {
+    /// Adds a mirror at a user's request. Forks are dropped first: a mirror behind a fork counts as one, and would be
+    /// dropped like it.
+    pub fn add_mirror(&self, file: &Arc<File>, place: &Placement) -> Result<Arc<Layout>> {
+        let (forks, id) = (&self.recorder.forks, file.id());
+        let last_fork = || {
+            let layout = file.layout()?;
+            let count = layout.mirrors.len();
+            (forks.keep(layout.file, count) < count).then(|| count - 1)
+        };
+        let Some(id) = id.filter(|id| forks.has(*id) && self.replicas.mirror_of(*id).is_none()) else {
+            return self.mover.add_mirror(file, place);
+        };
+        while let Some(fork) = last_fork() {
+            forks.drop_one(&self.mover, file, fork)?;
+        }
+        forks.forget(id)?;
+        let added = self.mover.add_mirror(file, place);
+        self.driver.tell_all(self.lies(file));
+        added
     }
 }

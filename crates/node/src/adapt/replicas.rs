@@ -15,11 +15,12 @@ use super::records::Records;
 use crate::{Error, Result};
 use engine::events::Kind;
 use engine::file::File;
+use engine::mover::Mover;
 use engine::stats::Metric;
 use meta::state::State;
 use object::target;
 use parking_lot::Mutex;
-use policy::layout::Reason;
+use policy::layout::{Layout, Mirror, Reason};
 use policy::protect::replica::{self, JobId, Protection};
 use policy::volume::{Change, Event, FileEvent, Verb};
 use policy::{FileId, TargetId, Time};
@@ -47,6 +48,8 @@ pub struct Replicas {
     driver: Arc<Driver>,
     /// Unreported complaints, at most one per file and target, so that many readers do not delay a swap.
     complaints: Mutex<BTreeSet<(FileId, TargetId)>>,
+    /// Held while a mirror is dropped: the indices of the mirrors behind it change.
+    dropping: Mutex<()>,
 }
 
 impl Replicas {
@@ -54,7 +57,7 @@ impl Replicas {
     pub(super) fn open(state: Arc<dyn State>, driver: Arc<Driver>) -> Result<Arc<Replicas>> {
         let (records, uses) = (Records::<Record>::open(state, "replica")?, Uses::default());
         records.held().keys().for_each(|file| uses.watch(*file));
-        Ok(Arc::new(Replicas { records, uses, driver, complaints: Mutex::default() }))
+        Ok(Arc::new(Replicas { records, uses, driver, complaints: Mutex::default(), dropping: Mutex::default() }))
     }
 
     /// Index of a file's mirror that is a replica, if there is one.
@@ -118,9 +121,12 @@ impl Replicas {
                 made(if added.is_ok() { Metric::ReplicasCompleted } else { Metric::ReplicasFailed });
                 added.map(|()| file.size())
             }
-            Verb::DropMirror(mirror) if self.mirror_of(change.file) == Some(mirror) => {
-                adapt.mover.drop_mirror(file, mirror)?;
-                self.forget(change.file)?;
+            Verb::DropMirror(mirror) => {
+                let _dropping = self.dropping.lock();
+                if self.mirror_of(change.file) != Some(mirror) {
+                    return Err(Error::Busy("its mirrors changed".into()));
+                }
+                self.drop_mirror(&adapt.mover, file, mirror)?;
                 made(Metric::ReplicasRemoved);
                 Ok(0)
             }
@@ -141,13 +147,42 @@ impl Replicas {
         let layout = file.layout().ok_or_else(|| Error::Busy("its bytes are in its stub".into()))?;
         let (id, pool) = (layout.file, file.pool());
         let record = Record { path: pool.name_of(id), mirror: layout.mirrors.len(), since_ns: (pool.clock)().0 };
-        self.records.put(id, record)?;
+        self.records.put(id, record.clone())?;
         self.uses.watch(id);
-        let added = adapt.mover.add_replica(file);
-        if added.is_err() {
-            self.forget(id)?;
+        match adapt.mover.add_replica(file) {
+            // A user added or dropped a mirror before the copy began.
+            Ok(layout) if layout.mirrors.len() != record.mirror + 1 => {
+                self.records.put(id, Record { mirror: layout.mirrors.len() - 1, ..record })
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.forget(id)?;
+                Err(error)
+            }
         }
-        added.map(drop)
+    }
+
+    /// Drops a mirror of a file, and updates the index of its replica. The last mirror left is no replica any more. The
+    /// caller holds `dropping`.
+    fn drop_mirror(&self, mover: &Mover, file: &Arc<File>, mirror: usize) -> Result<Arc<Layout>> {
+        let found = file.layout().and_then(|layout| {
+            let record = self.records.held().get(&layout.file)?.clone();
+            let objects = layout.mirrors.get(record.mirror)?.segments.first()?.objects.clone();
+            Some((layout, record, objects))
+        });
+        let Some((before, record, objects)) = found else { return mover.drop_mirror(file, mirror) };
+        // After a crash in between, the record must not name a mirror behind the replica: that one is a user's.
+        if record.mirror + 1 < before.mirrors.len() {
+            self.records.forget(before.file)?;
+        }
+        let dropped = mover.drop_mirror(file, mirror);
+        let is_replica = |of: &Mirror| of.segments.first().is_some_and(|segment| segment.objects == objects);
+        let left = file.layout().filter(|layout| layout.mirrors.len() > 1);
+        let updated = match left.and_then(|layout| layout.mirrors.iter().position(is_replica)) {
+            Some(mirror) => self.records.put(before.file, Record { mirror, ..record }),
+            None => self.forget(before.file),
+        };
+        dropped.and_then(|layout| updated.map(|()| layout))
     }
 
     fn swap(&self, adapt: &Adapt, id: FileId, file: &Arc<File>, target: TargetId, replica: usize) -> Result<u64> {
@@ -182,6 +217,18 @@ impl Replicas {
 }
 
 impl Adapt {
+    /// Drops a mirror at a user's request.
+    pub fn drop_mirror(&self, file: &Arc<File>, mirror: usize) -> Result<Arc<Layout>> {
+        let dropping = self.replicas.dropping.lock();
+        let has_replica = file.id().is_some_and(|id| self.replicas.mirror_of(id).is_some());
+        let dropped = self.replicas.drop_mirror(&self.mover, file, mirror);
+        drop(dropping);
+        if has_replica {
+            self.driver.tell_all(self.lies(file));
+        }
+        dropped
+    }
+
     /// Passes events of jobs to the machine, after the layouts of their input files.
     pub fn tell_of_jobs(&self, events: impl IntoIterator<Item = replica::Event>) {
         let mut told = Vec::new();

@@ -3,7 +3,6 @@
 use super::super::{Devices, Parts, Settings};
 use super::*;
 use engine::file::{FileTable, Pool};
-use engine::mover::Mover;
 use engine::stats::Stats;
 use engine::volume::Config;
 use meta::places::Places;
@@ -172,6 +171,33 @@ fn a_swap_waits_for_no_copy_not_even_one_of_its_file() {
     }
     adapt.driver.jobs.end();
     assert!(!world.mirrors()[0].contains(&second));
+    world.holds_its_bytes();
+}
+
+#[test]
+fn of_the_mirrors_left_by_a_user_the_replica_goes_with_its_job() {
+    let world = World::new();
+    let adapt = world.with_replica();
+    world.mover.add_mirror(&world.file, &world.file.pool().placement.clone()).expect("well");
+    let users = world.mirrors()[2].clone();
+    adapt.drop_mirror(&world.file, 0).expect("well");
+    assert_eq!((adapt.replicas().mirror_of(world.id), world.records().len()), (Some(0), 1));
+    adapt.tell_of_jobs([replica::Event::Ended(JobId(1))]);
+    carry(&adapt);
+    assert_eq!((world.mirrors(), world.records()), (vec![users], vec![]));
+    world.holds_its_bytes();
+}
+
+/// [S-131]
+#[test]
+fn a_mirror_that_a_user_adds_beside_a_fork_is_no_fork() {
+    let world = World::new();
+    let (adapt, place) = (world.adapt(), world.file.pool().placement.clone());
+    let forks = &adapt.recorder.forks;
+    forks.add(&world.mover, &world.file, &place).expect("well");
+    assert_eq!((world.mirrors().len(), forks.keep(world.id, 2)), (2, 1));
+    adapt.add_mirror(&world.file, &place).expect("well");
+    assert_eq!((world.mirrors().len(), forks.has(world.id), forks.keep(world.id, 2)), (2, false, 2));
     world.holds_its_bytes();
 }
 

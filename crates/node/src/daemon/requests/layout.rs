@@ -4,7 +4,7 @@ use super::{explain, told};
 use crate::control::answers::{self, Change, Done, Explanation, Mirror, Object, Segment, Text};
 use crate::control::{Caller, Merge, Problem, Request, Responder, Result};
 use crate::daemon::Core;
-use crate::daemon::resolve::Purpose;
+use crate::daemon::resolve::{Purpose, identity};
 use engine::file::File;
 use meta::namespace::request::{check_mirrors, parse_request};
 use policy::layout::{Layout, Merged, MirrorState, OPEN_END, ObjectState, Placement, Position, Reason};
@@ -21,7 +21,12 @@ pub fn get(core: &Core, caller: &Caller, path: &str) -> Result<answers::Layout> 
 
 pub fn explain(core: &Core, caller: &Caller, path: &str) -> Result<Explanation> {
     let (file, _) = core.file_of(caller, path, Purpose::See)?;
-    Ok(Explanation { path: path.to_owned(), sentences: explain::sentences(core, &file) })
+    // As with `source get`, only users that may read the file get the names of its sources.
+    let readable = match caller.is_operator() {
+        true => explain::source(&file),
+        false => core.stager.silent(&identity(caller)).source_get(path).ok().flatten(),
+    };
+    Ok(Explanation { path: path.to_owned(), sentences: explain::sentences(core, &file, readable.as_ref()) })
 }
 
 /// Serves a request to change the layout of a file.
@@ -31,9 +36,9 @@ pub fn change(core: &Core, caller: &Caller, request: Request, out: &mut Responde
     let layout = match request {
         Request::AddMirror { path, tier, stripe_count } => {
             let file = file_of(&path)?;
-            mover.add_mirror(&file, &placement(core, &file, tier.as_deref(), stripe_count)?)?
+            core.adapt.add_mirror(&file, &placement(core, &file, tier.as_deref(), stripe_count)?)?
         }
-        Request::DropMirror { path, mirror } => mover.drop_mirror(&file_of(&path)?, mirror)?,
+        Request::DropMirror { path, mirror } => core.adapt.drop_mirror(&file_of(&path)?, mirror)?,
         Request::Replace { path, from, to } => replace(core, &file_of(&path)?, &from, to.as_deref())?,
         Request::Move { path, mirror, segment, to } => {
             let file = file_of(&path)?;
