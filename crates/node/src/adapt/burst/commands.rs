@@ -161,16 +161,17 @@ impl Burst {
                 (false, true) => "capacity",
                 _ => "fast",
             };
+            let damaged = table.is_damaged(version);
             rows.push(Row {
                 app: version.app.clone(),
                 number: version.number,
                 label: version.label.clone(),
-                state: "complete".into(),
+                state: if damaged { "damaged" } else { "complete" }.into(),
                 bytes: version.bytes(),
                 files: version.parts.iter().map(|part| part.path.clone()).collect(),
                 place: place.into(),
                 at_ms: version.at_ms,
-                newest: tables.newest(key.app) == Some(key.number),
+                newest: !damaged && tables.newest(key.app) == Some(key.number),
             });
         }
         for (request, current) in &table.current {

@@ -156,6 +156,11 @@ impl CheckpointTable {
         self.strike(key).map(|_| key)
     }
 
+    /// Whether a numbered file of a complete version was removed.
+    pub fn is_damaged(&self, version: &record::Version) -> bool {
+        version.parts.iter().any(|part| part.file != 0 && !self.by_file.contains_key(&FileId(part.file)))
+    }
+
     /// The request that writes an application's version with that label.
     pub fn writing(&self, app: &str, label: &str) -> Option<u64> {
         self.current.iter().find(|(_, of)| of.app == app && of.label == label).map(|(request, _)| *request)
@@ -212,8 +217,10 @@ mod tests {
         let (app, parts) = ("7/wave".to_owned(), vec![part(1), part(2)]);
         table.enter(record::Version { app, number: 7, label: "1".into(), parts, at_ms: 1, announced: None });
         let key = Version { app: 1, number: 7 };
+        assert!(!table.is_damaged(&table.complete[&key]));
         assert_eq!(table.file_removed(FileId(1)), None);
         assert_eq!(table.complete[&key].parts.len(), 2, "a restart finds that a file is gone");
+        assert!(table.is_damaged(&table.complete[&key]));
         assert_eq!(table.file_removed(FileId(1)), None, "it is removed once");
         assert_eq!((table.file_removed(FileId(2)), table.complete.len()), (Some(key), 0));
     }

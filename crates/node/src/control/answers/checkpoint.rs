@@ -113,7 +113,7 @@ pub struct Row {
     pub number: u64,
     /// As the application names it.
     pub label: String,
-    /// `waiting`, `writing` or `complete`.
+    /// `waiting`, `writing`, `complete`, or `damaged`: a file of it was removed.
     pub state: String,
     /// Size of the version in bytes.
     pub bytes: u64,
