@@ -83,6 +83,12 @@ struct OneLocker {
 #[derive(Default)]
 struct Known {
     held: Held,
+    /// Locks of calls that were answered: the owner relies on these.
+    answered: Held,
+    /// Number of calls that got a lock and have no answer yet.
+    unanswered: usize,
+    /// Set if a call that got a lock was given up: more than `answered` may be held.
+    exceeds: bool,
     handle: Option<u64>,
     process: u32,
 }
@@ -113,7 +119,8 @@ impl Locks {
 
 impl File {
     /// Locks or unlocks bytes for an owner. Never waits for other owners; the shared file system may take its time. A
-    /// holder sees all writes made before the previous holder released its lock.
+    /// holder sees all writes made before the previous holder released its lock. [`File::lock_answered`] or
+    /// [`File::lock_given_up`] must follow for a lock that was granted, and then [`File::restore_locks`].
     ///
     /// # Errors
     /// `NOLCK` where locks do not reach the other nodes, or the user has too many.
@@ -141,6 +148,7 @@ impl File {
             let mut known = one.known.lock();
             if matches!(done, Ok(true)) {
                 known.held.set(&wanted.bytes, Some(kind));
+                known.unanswered += 1;
                 (known.handle, known.process) = (Some(wanted.handle), wanted.process);
             }
             ranges.set(known.held.len().max(1) as u64);
@@ -150,7 +158,8 @@ impl File {
                 return Ok(Locked::Refused(Refusal::Elsewhere));
             }
             if let Err(error) = self.refresh() {
-                self.unlock(wanted.owner, &wanted.bytes)?;
+                self.lock_given_up(wanted.owner);
+                self.restore_locks(wanted.owner)?;
                 return Err(error);
             }
             return Ok(Locked::Done);
@@ -177,9 +186,54 @@ impl File {
         asked.lock(bytes, None)?;
         let mut known = one.known.lock();
         known.held.set(bytes, None);
+        known.answered.set(bytes, None);
         ranges.set(known.held.len().max(1) as u64);
         if known.held.is_empty() {
             drop(known);
+            self.locks.remove(owner, &one);
+            *locker = None;
+        }
+        Ok(())
+    }
+
+    /// Records that the owner is about to get the answer that a lock was granted.
+    pub fn lock_answered(&self, wanted: &Wanted) {
+        let Some(one) = self.locks.get(wanted.owner) else { return };
+        let mut known = one.known.lock();
+        if known.unanswered > 0 {
+            known.unanswered -= 1;
+            known.answered.set(&wanted.bytes, wanted.kind);
+        }
+    }
+
+    /// Records that a lock was granted after the call was answered with an error.
+    pub fn lock_given_up(&self, owner: Owner) {
+        let Some(one) = self.locks.get(owner) else { return };
+        let mut known = one.known.lock();
+        if known.unanswered > 0 {
+            known.unanswered -= 1;
+            known.exceeds = true;
+        }
+    }
+
+    /// Releases locks of calls that were given up, once all calls of the owner are answered. Another call of the owner
+    /// for the same bytes keeps its lock.
+    pub fn restore_locks(&self, owner: Owner) -> Result<()> {
+        let is_due = |known: &Known| known.exceeds && known.unanswered == 0;
+        let Some(one) = self.locks.get(owner).filter(|one| is_due(&one.known.lock())) else { return Ok(()) };
+        let mut locker = one.locker.lock();
+        let Some(OneLocker { locker: asked, ranges, .. }) = locker.as_mut() else { return Ok(()) };
+        let answered = Some(one.known.lock()).filter(|known| is_due(known)).map(|known| known.answered.clone());
+        let Some(answered) = answered else { return Ok(()) };
+        for (bytes, kind) in answered.all() {
+            asked.lock(&bytes, kind)?; // weaker than what is held, so that nobody is in the way
+        }
+        ranges.set(answered.len().max(1) as u64);
+        let is_empty = answered.is_empty();
+        let mut known = one.known.lock();
+        (known.held, known.exceeds) = (answered, false);
+        drop(known);
+        if is_empty {
             self.locks.remove(owner, &one);
             *locker = None;
         }

@@ -145,6 +145,22 @@ impl Held {
         }
     }
 
+    /// All bytes in order, as ranges with their lock, if any.
+    pub fn all(&self) -> Vec<(Bytes, Option<Kind>)> {
+        let (mut all, mut next) = (Vec::new(), 0);
+        for (&start, &(end, kind)) in &self.0 {
+            if next < start {
+                all.push((next..=start - 1, None));
+            }
+            all.push((start..=end, Some(kind)));
+            next = end.saturating_add(1);
+        }
+        if next <= LAST {
+            all.push((next..=LAST, None));
+        }
+        all
+    }
+
     /// First range that conflicts with a lock of another owner.
     pub fn in_the_way(&self, bytes: &Bytes, kind: Kind) -> Option<(Bytes, Kind)> {
         let all = self.0.range(..=*bytes.end()).map(|(s, (e, k))| (*s..=*e, *k));

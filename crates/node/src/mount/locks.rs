@@ -191,24 +191,18 @@ impl Locks {
                 (Ok(None), true)
             }
         };
-        if !self.end(call, answer.clone())
-            && answer.is_ok()
-            && let What::Set(Wanted { kind: Some(_), .. }) = &what
-        {
-            self.give_back_late(&file, what);
+        let ended = self.end(call, answer.clone());
+        if let (What::Set(Wanted { kind: Some(_), owner, .. }), Ok(_)) = (&what, &answer) {
+            if !ended {
+                file.lock_given_up(*owner);
+            }
+            if let Err(error) = file.restore_locks(*owner) {
+                tracing::debug!("a lock that came too late stays until its file is closed: {error}");
+            }
         }
         self.happened(Event::Ended { call });
         if frees {
             self.happened(Event::Freed { file: id });
-        }
-    }
-
-    /// Releases a lock that was granted after its call ended.
-    fn give_back_late(&self, file: &Arc<File>, what: What) {
-        let What::Set(wanted) = what else { return };
-        let none = || Err(Errno::NOLCK.into());
-        if let Err(error) = file.lock(&Wanted { kind: None, ..wanted }, &none) {
-            tracing::debug!("a lock that came too late stays until its file is closed: {error}");
         }
     }
 
@@ -217,10 +211,10 @@ impl Locks {
         let mut state = self.state.lock();
         let Some(pending) = state.pending.remove(&call) else { return false };
         drop(state);
-        if answer.is_err()
-            && let What::Set(wanted) = &pending.what
-        {
-            pending.file.lock_not_taken(wanted.owner);
+        match (&pending.what, &answer) {
+            (What::Set(wanted), Err(_)) => pending.file.lock_not_taken(wanted.owner),
+            (What::Set(wanted), Ok(_)) if wanted.kind.is_some() => pending.file.lock_answered(wanted),
+            _ => {}
         }
         (pending.done)(answer);
         true

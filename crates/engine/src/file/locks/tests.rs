@@ -143,3 +143,37 @@ fn what_a_user_has_locked_is_bounded_and_given_back() {
     a.0.file.lock_not_taken(1);
     assert_eq!((a.used(), world.stub.lockers()), ([0, 0], 1));
 }
+
+/// The shared file system or the state store may answer after the call's time. [S-217]
+#[test]
+fn a_lock_that_comes_too_late_takes_none_from_its_owner() {
+    let world = World::new();
+    let (a, b) = (There::new(&world, 1), There::new(&world, 2));
+    let answered = |bytes, kind| {
+        a.0.file.lock_answered(&Wanted { owner: 1, handle: 101, process: 1001, bytes, kind: Some(kind) });
+    };
+    let given_up = || {
+        a.0.file.lock_given_up(1);
+        a.0.file.restore_locks(1).unwrap();
+    };
+    a.takes(1, 0..=9, Exclusive);
+    a.takes(1, 0..=9, Exclusive); // its process called again
+    given_up();
+    assert_eq!(b.refused(2, 0..=9, Shared), Refusal::Elsewhere, "the second call may be answered");
+    answered(0..=9, Exclusive);
+    a.0.file.restore_locks(1).unwrap();
+    assert_eq!(b.refused(2, 0..=9, Shared), Refusal::Elsewhere);
+    a.gives(1, ALL);
+
+    a.takes(1, 0..=9, Shared);
+    answered(0..=9, Shared);
+    a.takes(1, 5..=19, Exclusive);
+    given_up();
+    assert_eq!(b.refused(2, 0..=9, Exclusive), Refusal::Elsewhere, "the former lock stays");
+    b.takes(2, 0..=9, Shared);
+    b.takes(2, 10..=19, Exclusive);
+    a.gives(1, ALL);
+    a.takes(1, 30..=39, Exclusive);
+    given_up();
+    assert_eq!((a.used(), world.stub.lockers()), ([0, 0], 1));
+}
