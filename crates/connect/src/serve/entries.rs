@@ -78,7 +78,7 @@ impl Shared {
                 held.set_owner(changes.uid, changes.gid)?;
             }
             if let Some(mode) = changes.mode {
-                held.set_mode(mode)?;
+                held.set_mode_for(caller, mode)?;
             }
             if changes.sets_times() {
                 held.set_times(changes.accessed, changes.modified)?;

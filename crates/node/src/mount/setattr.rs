@@ -54,7 +54,7 @@ impl Server {
             self.change_owner(caller, (&held.stat()?, open.as_deref()), (changes.uid, changes.gid), set)?;
         }
         if let Some(mode) = changes.mode {
-            held.set_mode(mode)?;
+            held.set_mode_for(caller, mode)?;
         }
         if changes.sets_times() {
             if let Some(open) = &open {

@@ -1,7 +1,8 @@
 //! Extended attributes: those of the namespace, with ours shown as text or hidden.
 //!
 //! `user.entrepot.layout` and `user.entrepot.source` are virtual: the values stored under these names are records for
-//! the daemon. All other names beginning with `user.entrepot.` do not exist.
+//! the daemon. All other names beginning with `user.entrepot.` do not exist. Special attributes of the file system
+//! underneath are refused ([`is_foreign`]).
 
 use super::Server;
 use super::answer::Answer;
@@ -9,7 +10,7 @@ use super::layout_text::describe;
 use super::metadata::STATS_ID;
 use crate::{Error, Result};
 use fuser::ReplyEmpty;
-use meta::namespace::attributes::{ACL, LAYOUT, OURS, REQUEST};
+use meta::namespace::attributes::{ACL, LAYOUT, OURS, REQUEST, is_foreign};
 use meta::namespace::request::{check_mirrors, parse_request};
 use meta::namespace::{Caller, NodeId};
 use meta::stub::names::{list, value};
@@ -27,6 +28,7 @@ enum Name {
     Layout,
     Source,
     Hidden,
+    Foreign,
     Other,
 }
 
@@ -37,6 +39,8 @@ fn sort(name: &OsStr) -> Name {
         Name::Source
     } else if name.as_bytes().starts_with(OURS) {
         Name::Hidden
+    } else if is_foreign(name.as_bytes()) {
+        Name::Foreign
     } else {
         Name::Other
     }
@@ -58,6 +62,7 @@ impl Server {
                 Ok(shown.ok_or(Errno::NODATA)?.into_bytes())
             }
             Name::Hidden => Err(Errno::NODATA.into()),
+            Name::Foreign => Err(Errno::OPNOTSUPP.into()),
             Name::Other => Ok(self.stored(id, name)?),
         }
     }
@@ -98,6 +103,7 @@ impl Server {
                 Name::Layout => server.set_layout(caller.uid, id, &value),
                 Name::Source => server.set_source(caller.uid, id, &value),
                 Name::Hidden => Err(Errno::PERM.into()),
+                Name::Foreign => Err(Errno::OPNOTSUPP.into()),
                 Name::Other => {
                     let room = server.keep_room(id);
                     let store = || server.store(id, &name, &value, flags);
@@ -188,6 +194,7 @@ impl Server {
                 self.user(id)?.open.file.set_source(None)
             }
             Name::Hidden => Err(Errno::NODATA.into()),
+            Name::Foreign => Err(Errno::OPNOTSUPP.into()),
             Name::Other => {
                 match self.open.get(id) {
                     Some(open) => fremovexattr(open.stub(), name)?,
@@ -212,7 +219,7 @@ impl Server {
                 Name::Hidden if name == REQUEST.as_bytes() => LAYOUT.as_bytes(),
                 // The attribute is shown on request only: a copy of its text is no layout, and would confuse tools that
                 // copy attributes.
-                Name::Hidden | Name::Layout => continue,
+                Name::Hidden | Name::Layout | Name::Foreign => continue,
                 _ => name,
             };
             shown.extend_from_slice(name);
