@@ -128,7 +128,7 @@ impl Core {
         let (file, stat) = self.file_of(&Caller::daemon(), below, Purpose::See)?;
         let mut layout = layout::describe(self, below, &file);
         cut(&mut layout);
-        let mut sentences = explain::sentences(self, &file);
+        let mut sentences = explain::sentences(self, &file, explain::source(&file).as_ref());
         sentences.truncate(SENTENCES_MAX);
         Ok(ShownFile { layout, sentences, heat: self.adapt.heat(&file, SEGMENTS_MAX), uid: stat.st_uid })
     }

@@ -17,8 +17,14 @@ pub fn reason(core: &Core, reason: Reason) -> String {
     words(core.volume.targets(), reason)
 }
 
-/// Sentences about the layout, its reasons, and the effect of a failed target.
-pub fn sentences(core: &Core, file: &File) -> Vec<String> {
+/// The record of the file's sources, if it has one.
+pub fn source(file: &File) -> Option<Record> {
+    Record::parse(&file.source().ok().flatten()?).ok()
+}
+
+/// Sentences about the layout, its reasons, and the effect of a failed target. A source is named only if it is in
+/// `readable`, the record for a user that may read the file.
+pub fn sentences(core: &Core, file: &File, readable: Option<&Record>) -> Vec<String> {
     let Some(layout) = file.layout() else {
         let limit = core.volume.config().layout.inline_max;
         let size = file.size();
@@ -41,8 +47,7 @@ pub fn sentences(core: &Core, file: &File) -> Vec<String> {
     told.extend(turns(&layout));
     told.extend(targets(core, &layout));
     told.extend(core.adapt.sentences(file));
-    let source = file.source().ok().flatten();
-    told.push(safety(&layout, source.as_deref()));
+    told.push(safety(&layout, source(file).as_ref(), readable));
     if layout.history.iter().len() > 0 {
         told.push("History of its layout:".into());
     }
@@ -106,17 +111,18 @@ fn targets(core: &Core, layout: &Layout) -> Vec<String> {
 }
 
 /// Sentence about the protection of the file.
-fn safety(layout: &Layout, source: Option<&str>) -> String {
+fn safety(layout: &Layout, record: Option<&Record>, readable: Option<&Record>) -> String {
     let in_sync = layout.mirrors.iter().filter(|m| m.state == MirrorState::InSync).count();
-    let record = source.and_then(|text| Record::parse(text).ok());
-    let source = record.as_ref().filter(|r| !r.modified).and_then(|r| r.sources.first()).map(|p| p.uri.as_str());
+    let has_source = record.is_some_and(|r| !r.modified && !r.sources.is_empty());
+    let uri = readable.and_then(|r| r.sources.first()).map(|place| place.uri.as_str());
+    let source = has_source.then(|| uri.unwrap_or("its source"));
     match (in_sync, source) {
         (2.., Some(uri)) => format!("If a target fails, the other mirror is read; if all copies are lost, {uri}."),
         (2.., None) => "If a target fails, the other mirror is read.".into(),
         (_, Some(uri)) => {
             format!("If a target fails, its stripes are fetched again from {uri}, those asked for first.")
         }
-        (_, None) if record.as_ref().is_some_and(|r| r.modified) => {
+        (_, None) if record.is_some_and(|r| r.modified) => {
             "It was written to since it was staged in, so its source cannot bring lost bytes back; a mirror would."
                 .into()
         }
@@ -135,6 +141,27 @@ fn moment(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::source::{Place, Version};
+    use policy::FileId;
+    use policy::layout::History;
+
+    #[test]
+    fn only_users_that_may_read_a_file_get_the_name_of_its_source() {
+        let place = Place { uri: "http://h/a".into(), version: Version::default(), ranges: true };
+        let record = Record {
+            format: 1,
+            sources: vec![place],
+            stripe_bytes: 0,
+            modified: false,
+            uid: 0,
+            gid: 0,
+            credentials_file: None,
+        };
+        let layout = Layout { file: FileId(1), generation: 0, mirrors: Vec::new(), history: History::default() };
+        assert!(safety(&layout, Some(&record), Some(&record)).contains("again from http://h/a,"));
+        assert!(safety(&layout, Some(&record), None).contains("again from its source,"));
+        assert!(safety(&layout, None, None).contains("neither a second mirror nor a source"));
+    }
 
     #[test]
     fn equal_changes_in_a_row_share_a_line() {
