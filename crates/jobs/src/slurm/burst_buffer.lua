@@ -23,11 +23,16 @@ local function hook(...)
     end
     local said = pipe:read("*a") or ""
     pipe:close()
-    local text, status = said:match("^(.-)%s*status=(%d+)%s*$")
+    -- A lazy match of the text would take minutes for a script with long blanks, and slurmctld waits.
+    local at, _, status = said:find("status=(%d+)%s*$")
+    if not at then
+        return slurm.ERROR, "entrepot was stopped before it could answer"
+    end
+    local text = said:sub(1, at - 1):match("^.*%S") or ""
     if status == "0" then
         return slurm.SUCCESS, text
     end
-    return slurm.ERROR, text or "entrepot was stopped before it could answer"
+    return slurm.ERROR, text
 end
 
 function slurm_bb_job_process(script, ...)

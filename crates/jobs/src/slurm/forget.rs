@@ -12,14 +12,14 @@ impl Slurm {
     /// stay: they belong to the owner.
     pub fn forget(&self, caller: Caller, id: JobId) -> Result<String> {
         let core = &self.core;
-        let (state, conf) = self.look(caller, id, |job| (job.state, job.own.conf.clone()))?;
+        let (state, conf, owner) = self.look(caller, id, |job| (job.state, job.own.conf.clone(), job.owner.uid))?;
         if !state.is_final() {
             let cause = format!("job {id} is {state}, so it cannot be forgotten");
             return Err(Error::refused(cause, format!("wait for its end, or cancel it first: scancel {id}")));
         }
         let mut said = "its record is gone";
         match scontrol::look(id, conf.as_deref()) {
-            Ok(found) if !found.is_over() => {
+            Ok(found) if !found.is_over() && found.is_of(owner) => {
                 scontrol::cancel(id, conf.as_deref())
                     .map_err(|e| Error::World(format!("{e}; nothing was forgotten")))?;
                 said = "it is cancelled in Slurm, and its record is gone";

@@ -178,6 +178,14 @@ mod tests {
         }
     }
 
+    /// With a lazy match, the time grows with the square of the blanks in a user's script, while slurmctld waits.
+    #[test]
+    fn scripts_read_the_answer_of_a_hook_in_linear_time() {
+        for script in [SCRIPT, SUBMIT] {
+            assert!(script.contains("said:find(\"status=(%d+)%s*$\")") && !script.contains("(.-)"), "{script}");
+        }
+    }
+
     #[test]
     fn a_job_submit_script_that_does_what_is_needed_is_asked_for_nothing() {
         let dir = tempfile::tempdir().unwrap();

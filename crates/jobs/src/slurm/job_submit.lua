@@ -35,7 +35,9 @@ local function is_announced(script, uid)
     if pipe then
         pipe:close()
     end
-    local text, status = said:match("^(.-)%s*status=(%d+)%s*$")
+    -- The status is the last word. A lazy match of the text before it would be slow for long blanks.
+    local at, _, status = said:find("status=(%d+)%s*$")
+    local text = at and (said:sub(1, at - 1):match("^.*%S") or "")
     return status == "0", text or "entrepot cannot be run"
 end
 

@@ -14,6 +14,10 @@ pub(super) struct ShownJob {
     pub exit_code: Option<String>,
     /// `Reason` why it waits.
     pub reason: Option<String>,
+    /// Whether an administrator holds it.
+    pub is_held_by_admin: bool,
+    /// Numbers of all users in the record.
+    pub users: Vec<u32>,
 }
 
 impl ShownJob {
@@ -24,7 +28,12 @@ impl ShownJob {
 
     /// Whether the job waits in the queue and its owner may release it, since no administrator holds it.
     pub fn is_releasable(&self) -> bool {
-        self.state.as_deref() == Some("PENDING") && self.reason.as_deref() != Some("JobHeldAdmin")
+        self.state.as_deref() == Some("PENDING") && !self.is_held_by_admin
+    }
+
+    /// Whether the job belongs to that user. Slurm can give the number of an old job to another user's job.
+    pub fn is_of(&self, uid: u32) -> bool {
+        self.users.iter().all(|user| *user == uid)
     }
 
     /// Whether it was cancelled, or Slurm has forgotten it.
@@ -72,12 +81,21 @@ fn run_program(program: &str, args: &[&str], conf: Option<&Path>) -> Result<Stri
     ask(program, args, &environment)
 }
 
+/// Parses the record. A user can add fields to it, since the name of a job may contain blanks, but can remove none. So
+/// every hold and every user in the record counts: the daemon has more rights in Slurm than the owner.
 fn parse(text: &str) -> ShownJob {
+    let words = || text.split_ascii_whitespace();
     let field = |name: &str| {
-        let words = text.split_ascii_whitespace();
-        words.filter_map(|word| word.strip_prefix(name)).find_map(|rest| rest.strip_prefix('=')).map(str::to_string)
+        words().filter_map(|word| word.strip_prefix(name)).find_map(|rest| rest.strip_prefix('=')).map(str::to_string)
     };
-    ShownJob { state: field("JobState"), exit_code: field("ExitCode"), reason: field("Reason") }
+    let uid = |word: &str| word.strip_prefix("UserId=")?.rsplit_once('(')?.1.strip_suffix(')')?.parse::<u32>().ok();
+    ShownJob {
+        state: field("JobState"),
+        exit_code: field("ExitCode"),
+        reason: field("Reason"),
+        is_held_by_admin: words().any(|word| word == "Reason=JobHeldAdmin"),
+        users: words().filter_map(uid).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -95,5 +113,14 @@ mod tests {
         assert!(parse("JobId=7 JobState=CANCELLED ExitCode=0:15").is_cancelled());
         assert!(ShownJob::default().is_over(), "a job that Slurm has forgotten");
         assert_eq!([ended("3:0"), ended("0:9")], ["ended with status 3", "was ended by signal 9"]);
+    }
+
+    #[test]
+    fn the_name_of_a_job_hides_neither_a_hold_nor_its_owner() {
+        let name = "JobName=x UserId=a(1) JobState=PENDING Reason=None";
+        let held = parse(&format!("JobId=7 {name} UserId=b(2) JobState=PENDING Reason=JobHeldAdmin"));
+        assert!(!held.is_over() && !held.is_releasable());
+        assert!(!held.is_of(1) && !held.is_of(2));
+        assert!(parse("JobId=7 UserId=b(2)").is_of(2) && !parse("JobId=7 UserId=b(2)").is_of(1));
     }
 }

@@ -63,15 +63,16 @@ impl Slurm {
 
     /// Retries a failed step. Returns a sentence for the user about what follows.
     pub fn retry(&self, caller: Caller, id: JobId) -> Result<String> {
-        self.look(caller, id, |_| ())?;
+        let owner = self.look(caller, id, |job| job.owner.uid)?;
         let ending = self.ending(id, Duration::MAX)?;
         let retried = retry(&self.core, &mut self.core.table.lock(), id, &ending)?;
         let Retried::NeedsRelease(conf) = retried else {
             return Ok("its results are being taken home again".into());
         };
         let found = scontrol::look(id, conf.as_deref()).map_err(|e| Error::World(e.to_string()))?;
-        if found.is_over() {
-            let state = found.state.unwrap_or_else(|| "forgotten".into());
+        let is_theirs = found.is_of(owner);
+        if found.is_over() || !is_theirs {
+            let state = found.state.filter(|_| is_theirs).unwrap_or_else(|| "forgotten".into());
             let mend = format!("submit it again with sbatch; to drop its record: entrepot slurm forget {id}");
             return Err(Error::refused(format!("in Slurm job {id} is {state}"), mend));
         }

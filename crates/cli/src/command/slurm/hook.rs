@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use jobs::request::{JobId, OneJob, Overrides, PartKind, Script};
 use jobs::slurm::original;
 use jobs::slurm::wire::{OnePart, SetUp, Standing, Summary, read_environment};
-use node::control::{Problem, exit};
+use node::control::{Client, Problem, exit};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -55,6 +55,9 @@ const DAEMON_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Shortest and longest pause between two requests.
 const ASK_FIRST: Duration = Duration::from_millis(100);
 const ASK_LAST: Duration = Duration::from_secs(2);
+/// Longest silence of a daemon for which slurmctld, and so every user of Slurm, waits. A guess: it answers in
+/// milliseconds.
+const BLOCKING_MAX: Duration = Duration::from_secs(5);
 
 impl Hook {
     pub fn run(self, context: &Context) -> Result<u8> {
@@ -67,7 +70,7 @@ impl Hook {
             Step::DataOut { job } => until_done(context, "slurm.data-out", job),
             Step::Teardown { job } => ask(context, "slurm.teardown", &OneJob { id: JobId(job) }).map(|_| String::new()),
             // Slurm blocks during this step, so it is requested once, without retries.
-            Step::Part { uid, job, kind } => once(context, "slurm.part", &OnePart { uid, job: JobId(job), kind })
+            Step::Part { uid, job, kind } => at_once(context, "slurm.part", &OnePart { uid, job: JobId(job), kind })
                 .map(|_| String::new())
                 .map_err(|p| p.cause),
             Step::Status { .. } => status(context),
@@ -122,14 +125,14 @@ fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result
 
 /// Requested once, without retries, since Slurm blocks during this step.
 fn variables(context: &Context, job: u64) -> std::result::Result<String, String> {
-    let answer = once(context, "slurm.variables", &OneJob { id: JobId(job) }).map_err(|p| p.cause)?;
+    let answer = at_once(context, "slurm.variables", &OneJob { id: JobId(job) }).map_err(|p| p.cause)?;
     let variables: Vec<(String, String)> = serde_json::from_value(answer).map_err(|e| format!("entrepot: {e}"))?;
     Ok(variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect())
 }
 
 fn status(context: &Context) -> std::result::Result<String, String> {
-    let jobs: Vec<Summary> = serde_json::from_value(once(context, "slurm.status", &Value::Null).map_err(|p| p.cause)?)
-        .map_err(|e| format!("entrepot: {e}"))?;
+    let answer = at_once(context, "slurm.status", &Value::Null).map_err(|p| p.cause)?;
+    let jobs: Vec<Summary> = serde_json::from_value(answer).map_err(|e| format!("entrepot: {e}"))?;
     Ok(if jobs.is_empty() { "no job is being staged\n".into() } else { super::table(&jobs) })
 }
 
@@ -149,5 +152,36 @@ fn ask(context: &Context, command: &str, args: &impl Serialize) -> std::result::
 
 fn once(context: &Context, command: &str, args: &impl Serialize) -> std::result::Result<Value, Problem> {
     let found = node::control::find(context.volume.as_deref(), None)?;
-    node::control::Client::connect(&found.socket())?.request(command, args, &mut |_| {})
+    Client::connect(&found.socket())?.request(command, args, &mut |_| {})
+}
+
+/// Sends a request for which slurmctld waits: once, and with a limit.
+fn at_once(context: &Context, command: &str, args: &impl Serialize) -> std::result::Result<Value, Problem> {
+    let found = node::control::find(context.volume.as_deref(), None)?;
+    within(BLOCKING_MAX, &found.socket(), command, args)
+}
+
+fn within(
+    silence_max: Duration,
+    socket: &Path,
+    command: &str,
+    args: &impl Serialize,
+) -> std::result::Result<Value, Problem> {
+    let mut client = Client::connect(socket)?;
+    client.set_timeout(Some(silence_max))?;
+    client.request(command, args, &mut |_| {})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_is_silent_does_not_hold_slurmctld() {
+        let dir = tempfile::tempdir().expect("dir");
+        let socket = dir.path().join("control.sock");
+        let _silent = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
+        let answer = within(Duration::from_millis(20), &socket, "slurm.part", &Value::Null);
+        assert_eq!(answer.expect_err("silence").exit_code, exit::NO_DAEMON);
+    }
 }
