@@ -1,5 +1,6 @@
 //! Progress of a staging in the state store: only durable units count as done.
 
+use super::sources::Sources;
 use crate::source::Version;
 
 /// Progress of one file, stored under the key of its staging.
@@ -11,10 +12,36 @@ pub(super) struct Progress {
     pub uri: String,
     /// Version of the source at the start.
     pub version: Version,
+    /// Versions of the further sources at the start, by URI: fetched units may have their bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<(String, Version)>,
     /// Bytes of one unit: whole stripes.
     pub unit_bytes: u64,
     /// Units that are fetched, written and synced: one bit each, in hexadecimal digits, the first unit lowest.
     pub done: String,
+}
+
+impl Progress {
+    /// Records the versions of further sources.
+    pub fn add(&mut self, sources: &Sources) {
+        for (place, _) in &sources.list {
+            if self.version_of(&place.uri).is_none() {
+                self.others.push((place.uri.clone(), place.version.clone()));
+            }
+        }
+    }
+
+    /// URI of a source whose version differs from the recorded one.
+    pub fn changed<'a>(&self, sources: &'a Sources) -> Option<&'a str> {
+        let mut places = sources.list.iter().map(|(place, _)| place);
+        let changed = places.find(|place| self.version_of(&place.uri).is_some_and(|was| *was != place.version));
+        changed.map(|place| place.uri.as_str())
+    }
+
+    fn version_of(&self, uri: &str) -> Option<&Version> {
+        let others = || self.others.iter().find(|(other, _)| other == uri).map(|(_, version)| version);
+        if uri == self.uri { Some(&self.version) } else { others() }
+    }
 }
 
 /// A set of units.

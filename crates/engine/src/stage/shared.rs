@@ -163,11 +163,13 @@ impl Transfer<'_> {
     fn bring_units(&self, key: &str, progress: &record::Progress, uris: &[String], units: &[u64]) -> Result<()> {
         let sources = self.sources(uris)?;
         let incoming = Incoming::join(self, key, progress.clone())?;
-        if sources.list.first().is_none_or(|(place, _)| place.version != progress.version) {
+        let other_first = sources.list.first().is_none_or(|(place, _)| place.version != progress.version);
+        if other_first || progress.changed(&sources).is_some() {
             return Err(StageError::path(&progress.path, "its source differs as read by this node"));
         }
         let meter = Meter::new(self.report, "", 0, 0);
         fetch_some(&incoming, &sources, units, &meter)?;
+        sources.check_unchanged()?;
         incoming.leave()
     }
 }

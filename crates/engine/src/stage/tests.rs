@@ -99,6 +99,23 @@ fn a_source_that_changed_meanwhile_begins_anew() {
     assert!(world.read("a") == other);
 }
 
+/// [S-044]
+#[test]
+fn a_second_source_that_changed_meanwhile_begins_anew() {
+    let world = World::new();
+    let (old, new) = (data(24 << 20, 3), data(24 << 20, 4));
+    world.memory.add("mem://h/a", &old).fail_after(0);
+    let second = world.memory.add("mem://i/a", &old);
+    second.fail_after(3);
+    let uris = ["mem://h/a", "mem://i/a"];
+    assert!(world.stage(&uris, "a").is_err());
+    second.fail_after(usize::MAX);
+    second.put(new.clone());
+    let staged = world.stage(&uris, "a").expect("from the second");
+    assert!(staged.notes.iter().any(|note| note.starts_with("mem://i/a changed")), "{:?}", staged.notes);
+    assert!(world.read("a") == new, "no bytes of its earlier version");
+}
+
 #[test]
 fn told_to_stop_it_stops_and_can_go_on() {
     let world = World::new();

@@ -2,7 +2,6 @@
 
 use super::{Incoming, Unsaved};
 use crate::file::File;
-use crate::source;
 use crate::stage::fetch::UNIT_BYTES_MIN;
 use crate::stage::inherit::placement_in;
 use crate::stage::place::Place;
@@ -19,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 impl<'a> Incoming<'a> {
-    /// Continues an interrupted staging if the source is unchanged, or begins a new one.
+    /// Continues an interrupted staging if its sources are unchanged, or begins a new one.
     pub(super) fn begin(
         transfer: &'a Transfer<'a>,
         key: &str,
@@ -27,27 +26,25 @@ impl<'a> Incoming<'a> {
         sources: &Sources,
         notes: &mut Vec<String>,
     ) -> Result<Incoming<'a>> {
-        let source = &sources.list[0].0;
         let earlier = transfer.volume.state().staging_get(key)?;
         let earlier: Option<Progress> = earlier.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        if let Some(earlier) = earlier {
-            let resumable = sources.by_ranges(0);
-            if earlier.version == source.version && earlier.uri == source.uri && resumable {
+        let resumable = |earlier: &Progress| earlier.uri == sources.list[0].0.uri && sources.by_ranges(0);
+        if let Some(mut earlier) = earlier.filter(resumable) {
+            if let Some(uri) = earlier.changed(sources) {
+                notes.push(format!("{uri} changed since the staging was interrupted: it starts from the beginning"));
+            } else {
+                earlier.add(sources);
                 if let Some(incoming) = Incoming::take_up(transfer, key, earlier)? {
                     return Ok(incoming);
                 }
-            } else if resumable {
-                notes.push(format!(
-                    "{} changed since the staging was interrupted: it starts from the beginning",
-                    source.uri
-                ));
             }
         }
         transfer.discard(key)?;
-        Incoming::begin_new(transfer, key, place, source)
+        Incoming::begin_new(transfer, key, place, sources)
     }
 
-    fn begin_new(transfer: &'a Transfer<'a>, key: &str, place: &Place, source: &source::Place) -> Result<Incoming<'a>> {
+    fn begin_new(transfer: &'a Transfer<'a>, key: &str, place: &Place, sources: &Sources) -> Result<Incoming<'a>> {
+        let source = &sources.list[0].0;
         let size = source.version.size;
         let pool = transfer.files.pool();
         let placement = placement_in(place.parent(), &pool.placement, &transfer.volume.config().tiers);
@@ -70,13 +67,15 @@ impl<'a> Incoming<'a> {
         }
         let unit_bytes = unit_bytes(stripe_bytes);
         let units = Units::none(size.div_ceil(unit_bytes));
-        let progress = Progress {
+        let mut progress = Progress {
             path: place.shown.clone(),
             uri: source.uri.clone(),
             version: source.version.clone(),
+            others: Vec::new(),
             unit_bytes,
             done: units.to_text(),
         };
+        progress.add(sources);
         let incoming = Incoming::of(transfer, key, (stub, file), stripe_bytes, progress, units)?;
         fs::ftruncate(&incoming.sums, 0)?;
         Ok(incoming)
