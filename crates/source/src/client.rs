@@ -21,6 +21,9 @@ use std::time::Duration;
 /// Maximum of redirects per request, the same as in reqwest.
 const REDIRECTS_MAX: usize = 10;
 
+/// Header with the session token of s3.
+const S3_TOKEN: &str = "x-amz-security-token";
+
 /// Body of a request.
 pub type Body = UnsyncBoxBody<Buffer, BoxError>;
 
@@ -85,6 +88,7 @@ impl Client {
             if (next.scheme(), next.authority()) != (parts.uri.scheme(), parts.uri.authority()) {
                 parts.headers.remove(AUTHORIZATION);
                 parts.headers.remove(COOKIE);
+                parts.headers.remove(S3_TOKEN);
             }
             if answer.status() == StatusCode::SEE_OTHER && parts.method != Method::HEAD {
                 parts.method = Method::GET;
@@ -139,7 +143,8 @@ mod tests {
     }
 
     fn get(client: &Client, uri: &str) -> Result<StatusCode, BoxError> {
-        send(client, Request::get(uri).header(AUTHORIZATION, "Bearer secret").body(whole(Buffer::new()))?)
+        let request = Request::get(uri).header(AUTHORIZATION, "Bearer secret").header(S3_TOKEN, "a secret too");
+        send(client, request.body(whole(Buffer::new()))?)
     }
 
     fn send(client: &Client, request: Request<Body>) -> Result<StatusCode, BoxError> {

@@ -4,6 +4,7 @@ use crate::address::{Address, Scheme};
 use crate::answer;
 use crate::client::Client;
 use crate::credentials::{Credentials, Secret};
+use crate::entries::Entries;
 use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
@@ -15,9 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
-
-/// Maximum of entries of a listing.
-pub const ENTRIES_MAX: usize = 1_000_000;
 
 /// Part size of an upload to s3, in bytes; 10 000 parts are allowed, so files up to 312 GiB.
 const S3_PART_BYTES: usize = 32 << 20;
@@ -108,7 +106,7 @@ impl DalSession {
         let dir = if path.ends_with('/') { path.to_string() } else { format!("{path}/") };
         let prefix = dir.trim_start_matches('/').to_string();
         let at_once = self.scheme != Scheme::Ftp;
-        let (mut entries, mut waiting) = (Vec::new(), vec![dir]);
+        let (mut entries, mut waiting) = (Entries::default(), vec![dir]);
         while let Some(dir) = waiting.pop() {
             let mut lister = self.operator.lister_with(&dir).recursive(at_once).await.map_err(failure::of_opendal)?;
             while let Some(entry) = lister.next().await {
@@ -124,14 +122,10 @@ impl DalSession {
                 if meta.is_dir() && !at_once {
                     waiting.push(full);
                 }
-                entries.push(Entry { path: name, kind });
-                if entries.len() > ENTRIES_MAX {
-                    return Err(SourceError::Permanent("the directory has more than a million entries".into()));
-                }
+                entries.add(name, kind)?;
             }
         }
-        entries.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(entries)
+        Ok(entries.sorted())
     }
 }
 

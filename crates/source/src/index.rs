@@ -1,5 +1,6 @@
 //! The tree below a directory on a plain http server, from the server's listings of directories.
 
+use crate::entries::TEXT_BYTES_MAX;
 use crate::http::HttpSession;
 use crate::listing::{self, Kind};
 use engine::source::{Entry, Result, SourceError};
@@ -25,6 +26,7 @@ pub fn list(session: &HttpSession, path: &str) -> Result<Vec<Entry>> {
 
 async fn walk(session: &HttpSession, root: &str) -> Result<Vec<Entry>> {
     let (mut found, mut waiting, mut directories) = (Vec::new(), vec![String::new()], 0);
+    let mut text_bytes = 0;
     while let Some(below) = waiting.pop() {
         directories += 1;
         let too_many = |what: &str| {
@@ -39,6 +41,10 @@ async fn walk(session: &HttpSession, root: &str) -> Result<Vec<Entry>> {
         }
         for (name, kind) in names(session, &format!("{root}/{below}")).await? {
             let path = format!("{below}{name}");
+            text_bytes += path.len();
+            if text_bytes > TEXT_BYTES_MAX {
+                return too_many(&format!("more than {} MiB of names", TEXT_BYTES_MAX >> 20));
+            }
             if kind == Kind::Directory {
                 waiting.push(format!("{path}/"));
             }

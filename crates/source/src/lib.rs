@@ -10,6 +10,7 @@ mod client;
 mod connect;
 mod credentials;
 mod dal;
+mod entries;
 mod failure;
 mod guard;
 mod http;

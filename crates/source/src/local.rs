@@ -1,5 +1,6 @@
 //! `file://`: files opened with the rights of the requesting user, never inside the volume's own directories.
 
+use crate::entries::Entries;
 use crate::failure;
 use crate::guard::same;
 use crate::runtime::Runtime;
@@ -280,7 +281,7 @@ pub fn list(who: &Identity, refused: &Arc<Vec<PathBuf>>, path: &str) -> Result<V
 }
 
 fn walk(root: &Path) -> IoResult<Vec<Entry>> {
-    let mut entries = Vec::new();
+    let mut entries = Entries::default();
     let mut todo = vec![String::new()];
     while let Some(dir) = todo.pop() {
         for entry in std::fs::read_dir(root.join(&dir))? {
@@ -299,12 +300,8 @@ fn walk(root: &Path) -> IoResult<Vec<Entry>> {
             } else {
                 continue; // devices and sockets are no data
             };
-            entries.push(Entry { path, kind });
-            if entries.len() > crate::dal::ENTRIES_MAX {
-                return Err(std::io::Error::other("the directory has more than a million entries"));
-            }
+            entries.add(path, kind).map_err(std::io::Error::other)?;
         }
     }
-    entries.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(entries)
+    Ok(entries.sorted())
 }

@@ -6,6 +6,7 @@
 
 use crate::address::Address;
 use crate::credentials::Credentials;
+use crate::entries::Entries;
 use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
@@ -15,7 +16,7 @@ use engine::source::{Entry, EntryKind, Identity, Result, Source, SourceError, Ve
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use openssh_sftp_client::{Sftp, SftpOptions, file::File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +28,9 @@ const IN_FLIGHT_MAX: usize = 8;
 
 /// Temporary files that are remembered because they could not be removed.
 const LEFT_MAX: usize = 1000;
+
+/// Bytes of a line of `ssh` that are kept.
+const LINE_BYTES_MAX: usize = 300;
 
 /// Bytes of one request: every server supports this size.
 const REQUEST_BYTES: usize = 32 << 10;
@@ -198,16 +202,41 @@ fn arguments(address: &Address, found: &Credentials) -> Vec<String> {
 }
 
 /// Keeps the last line of `ssh`; the rest is read and dropped, so that `ssh` never blocks.
-async fn last_words(stderr: tokio::process::ChildStderr) -> String {
-    use tokio::io::{AsyncBufReadExt, BufReader};
-    let mut lines = BufReader::new(stderr).lines();
-    let mut last = String::new();
-    while let Ok(Some(line)) = lines.next_line().await {
-        if !line.trim().is_empty() {
-            last = line.chars().take(300).collect();
+async fn last_words(mut stderr: tokio::process::ChildStderr) -> String {
+    use tokio::io::AsyncReadExt;
+    let (mut words, mut buf) = (LastLine::default(), [0u8; 4096]);
+    while let Ok(n) = stderr.read(&mut buf).await
+        && n > 0
+    {
+        words.add(&buf[..n]);
+    }
+    words.add(b"\n");
+    words.last
+}
+
+/// The last line of an output that is not blank. Lines are cut, since a server may send one without an end.
+#[derive(Default)]
+struct LastLine {
+    line: Vec<u8>,
+    last: String,
+}
+
+impl LastLine {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if *byte != b'\n' {
+                if self.line.len() < LINE_BYTES_MAX {
+                    self.line.push(*byte);
+                }
+                continue;
+            }
+            let line = String::from_utf8_lossy(&self.line).trim_end().to_string();
+            if !line.is_empty() {
+                self.last = line;
+            }
+            self.line.clear();
         }
     }
-    last
 }
 
 /// The path for the server: `/~/x` is `x` in the home directory.
@@ -318,11 +347,22 @@ impl Source for SftpSource {
     }
 }
 
+/// Name of an entry. A name with a slash is refused: it could lead through a link that an earlier stage-in made.
+fn name_of<'a>(name: &'a Path, directory: &str) -> Result<&'a str> {
+    let Some(name) = name.to_str().filter(|name| !name.contains('\u{fffd}')) else {
+        return Err(SourceError::Permanent(format!("a name in {directory} is no UTF-8")));
+    };
+    if name.contains('/') {
+        return Err(SourceError::Permanent(format!("its listing has a name that cannot be used: {name:?}")));
+    }
+    Ok(name)
+}
+
 /// The tree below a directory, links as they are.
 pub fn list(session: &SftpSession, path: &str) -> Result<Vec<Entry>> {
     let root = remote_path(path).trim_end_matches('/').to_string();
     session.run("list", 64 << 20, async |sftp| {
-        let mut entries = Vec::new();
+        let mut entries = Entries::default();
         let mut todo = vec![String::new()];
         while let Some(dir) = todo.pop() {
             let here = if dir.is_empty() { format!("{root}/") } else { format!("{root}/{dir}") };
@@ -330,9 +370,7 @@ pub fn list(session: &SftpSession, path: &str) -> Result<Vec<Entry>> {
             let mut listing = Box::pin(opened.read_dir());
             while let Some(entry) = listing.next().await {
                 let entry = entry.map_err(|e| failure::of_sftp("list", e))?;
-                let Some(name) = entry.filename().to_str().filter(|n| !n.contains('\u{fffd}')) else {
-                    return Err(SourceError::Permanent(format!("a name in {here} is no UTF-8")));
-                };
+                let name = name_of(entry.filename(), &here)?;
                 if name == "." || name == ".." {
                     continue;
                 }
@@ -350,14 +388,10 @@ pub fn list(session: &SftpSession, path: &str) -> Result<Vec<Entry>> {
                     Some(t) if t.is_file() => EntryKind::File(entry.metadata().len().unwrap_or(0)),
                     _ => continue, // devices and sockets are no data
                 };
-                entries.push(Entry { path, kind });
-                if entries.len() > crate::dal::ENTRIES_MAX {
-                    return Err(SourceError::Permanent("the directory has more than a million entries".into()));
-                }
+                entries.add(path, kind)?;
             }
         }
-        entries.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(entries)
+        Ok(entries.sorted())
     })
 }
 
@@ -373,6 +407,26 @@ mod tests {
         assert_eq!(&words[words.len() - 4..], ["-s", "--", "host", "sftp"]);
         assert!(words.contains(&"StrictHostKeyChecking=yes".to_string()));
         assert!(words.contains(&"BatchMode=yes".to_string()));
+    }
+
+    /// [S-052]
+    #[test]
+    fn a_name_with_a_slash_is_refused() {
+        assert_eq!(name_of(Path::new("a b"), "/x/"), Ok("a b"));
+        for bad in ["a/b", "/a", "../a", "a\u{fffd}"] {
+            assert!(matches!(name_of(Path::new(bad), "/x/"), Err(SourceError::Permanent(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_an_end_takes_no_memory() {
+        let mut words = LastLine::default();
+        words.add(b"first\n\xff\nlast\r\n \n");
+        assert_eq!(words.last, "last");
+        (0..1000).for_each(|_| words.add(&[b'x'; 4096]));
+        assert_eq!(words.line.len(), LINE_BYTES_MAX);
+        words.add(b"\n");
+        assert_eq!(words.last, "x".repeat(LINE_BYTES_MAX));
     }
 
     #[test]
