@@ -46,6 +46,8 @@ pub(super) enum Stage {
     Wanted,
     /// The caller may change the layout to this generation.
     Granted(Node, u64),
+    /// The record is being created.
+    Publishing,
 }
 
 /// Right under which a copy of the file is valid.
@@ -75,7 +77,9 @@ pub(in crate::file) struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.file.end_unkept_claim();
+        if !self.file.held.state.lock().change.kept {
+            self.file.end_claim();
+        }
     }
 }
 
@@ -99,12 +103,8 @@ impl File {
         Ok(Some(Exclusive::under_claim(self, io, turn)).filter(|_| needed(&self.view())))
     }
 
-    /// Waits for the claim on the next generation. A failed wait leaves no claim.
+    /// Waits for the claim on the next generation.
     fn claim_next(&self, holds: &Holds) -> Result<(Node, u64)> {
-        self.await_claim(holds).inspect_err(|_| self.end_unkept_claim())
-    }
-
-    fn await_claim(&self, holds: &Holds) -> Result<(Node, u64)> {
         let until = Instant::now() + WAIT_MAX;
         loop {
             let node = holds.node()?;
@@ -129,13 +129,7 @@ impl File {
         }
     }
 
-    fn end_unkept_claim(&self) {
-        if !self.held.state.lock().change.kept {
-            self.end_claim();
-        }
-    }
-
-    /// Ends a claim, or the wait for one, without a change.
+    /// Ends a claim without a change.
     fn end_claim(&self) {
         let stage = std::mem::take(&mut self.held.state.lock().change.stage);
         if let (Stage::Granted(node, _), Some(holds)) = (stage, self.holds()) {
@@ -183,19 +177,21 @@ impl File {
             let mut state = self.held.state.lock();
             let Stage::Granted(node, generation) = state.change.stage else { return Err(busy()) };
             new.generation = generation;
-            (state.change.stage, state.change.kept) = (Stage::Idle, false);
+            (state.change.stage, state.change.kept) = (Stage::Publishing, false);
             (state.change.next, state.change.outcome) = (Some(new.clone()), None);
             node
         };
         // If the lease ended before, other nodes may have treated the new objects as orphans.
         let held = self.pool.cluster.get().map_or(Ok(true), |cluster| holds_lease(cluster, node));
         if !held.unwrap_or(false) {
+            self.held.state.lock().change.stage = Stage::Idle;
             holds.feed(node, Event::Done(self.key(), false));
             return Err(Error::Elsewhere("this node lost its lease while it changed the layout of the file".into()));
         }
         holds.feed(node, Event::Done(self.key(), true));
         let created = self.await_publication(holds, node);
         let mut state = self.held.state.lock();
+        state.change.stage = Stage::Idle;
         let Some(created) = created else {
             let why = "this node lost its lease while it changed the layout of the file, or another node changed it";
             return Ok(Outcome::Unknown(Error::Elsewhere(why.into())));

@@ -33,7 +33,7 @@ const CONNECT_AGAIN: Duration = Duration::from_millis(200);
 /// Longest time for the release of all holds. A guess: a shutdown that users wait for.
 const RELEASE_MAX: Duration = Duration::from_secs(3);
 /// Pause before a step that could not end is tried again.
-pub(super) const STEP_AGAIN: Duration = Duration::from_millis(10);
+const STEP_AGAIN: Duration = Duration::from_millis(10);
 
 /// Access to the store and to other nodes.
 pub trait Port: Send + Sync {
@@ -385,14 +385,11 @@ impl Holds {
         let Some(this) = self.this.upgrade() else { return };
         let pushed = self.steps.push(move || match file.step(&this, node, step) {
             Stepped::Event(event) => this.feed(node, event),
-            Stepped::Again(pause) if !this.ends(node) => {
-                let again = this.clone();
-                let pushed = this.steps.at(Instant::now() + pause, move || again.push_step(node, file, step));
-                if let Err(error) = pushed {
-                    tracing::debug!("a step of a hold is not repeated: {error}");
-                }
+            Stepped::Again if !this.ends(node) => {
+                std::thread::sleep(STEP_AGAIN);
+                this.push_step(node, file, step);
             }
-            Stepped::Again(_) | Stepped::Later => {}
+            Stepped::Again | Stepped::Later => {}
         });
         if let Err(error) = pushed {
             tracing::debug!("a step of a hold is not carried out: {error}");

@@ -5,7 +5,6 @@
 
 use super::Holds;
 use super::change::Stage;
-use super::driver::STEP_AGAIN;
 use crate::file::{BeingMade, File, NewObjects, Slot, View};
 use crate::{Error, Result};
 use meta::stub::{Pointer, Record};
@@ -21,8 +20,6 @@ use std::time::Duration;
 
 /// Longest wait for operations on a file before another step has its turn.
 const DRAIN_MAX: Duration = Duration::from_millis(50);
-/// Pause after a settlement that failed, as while no target has room. A guess: an attempt creates and syncs objects.
-const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Layout whose objects beyond the size are new, for the publication after a settlement.
 pub(super) struct Sealed {
@@ -37,8 +34,8 @@ pub(super) struct Sealed {
 /// End of a step.
 pub(super) enum Stepped {
     Event(Event),
-    /// The step is to be tried again after a pause.
-    Again(Duration),
+    /// The step is to be tried again.
+    Again,
     /// The caller that changes the layout answers.
     Later,
 }
@@ -74,14 +71,14 @@ impl File {
                 self.stub.listed_generation().map(|found| Event::Found(key, found.map(|generation| (generation, 0))))
             }
             Step::Whole => done(self.stub.cut_to().map(|cut| cut.is_none())),
-            Step::Drain if self.io.try_write_for(DRAIN_MAX).is_none() => return Stepped::Again(STEP_AGAIN),
+            Step::Drain if self.io.try_write_for(DRAIN_MAX).is_none() => return Stepped::Again,
             Step::Drain => done(Ok(true)),
             Step::Settle => match self.settle_held(holds, node) {
-                Ok(false) => return Stepped::Again(STEP_AGAIN),
+                Ok(false) => return Stepped::Again,
                 settled => done(settled),
             },
             Step::SettleFromObjects(generation) => match self.settle_from_objects(holds, node, generation) {
-                Ok(None) => return Stepped::Again(STEP_AGAIN),
+                Ok(None) => return Stepped::Again,
                 settled => done(settled.map(|settled| settled == Some(true))),
             },
             Step::Change(generation) => {
@@ -109,7 +106,7 @@ impl File {
             }
             Err(error) => {
                 tracing::debug!(?step, "a step of a hold is repeated: {error}");
-                Stepped::Again(if matches!(step, Step::SettleFromObjects(_)) { SETTLE_AGAIN } else { STEP_AGAIN })
+                Stepped::Again
             }
         }
     }

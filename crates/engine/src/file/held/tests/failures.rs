@@ -1,6 +1,5 @@
 //! Lost leases, late publications, lost answers, and a store that is away.
 
-use super::super::change::Stage;
 use super::*;
 use meta::stub::Record;
 
@@ -184,29 +183,6 @@ fn a_claim_of_a_node_that_is_over_ends_before_a_check_removes_its_objects() {
     assert_eq!(world.newest().0, generation + 1, "a late publication fails");
     drop(alone);
     assert!(b.bytes() == expected(&[(1, 20_000)]));
-}
-
-/// [S-204]
-#[test]
-fn a_change_that_fails_while_it_waits_for_its_claim_leaves_none() {
-    let (_world, a, b) = two();
-    b.writes(0, 1, 20_000);
-    b.rests();
-    let operation = b.file.io.read();
-    std::thread::scope(|scope| {
-        let change = scope.spawn(|| a.file.exclusive().is_err());
-        while a.file.held.state.lock().change.stage != Stage::Wanted {
-            std::thread::yield_now();
-        }
-        a.member.number.store(0, Ordering::Release);
-        a.file.held.wake();
-        assert!(change.join().unwrap(), "the node has no lease");
-    });
-    a.member.number.store(1, Ordering::Release);
-    drop(operation);
-    a.rests();
-    b.writes(0, 2, 10);
-    assert!(a.bytes() == expected(&[(2, 10), (1, 19_990)]));
 }
 
 /// [S-204]
