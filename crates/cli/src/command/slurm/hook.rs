@@ -139,7 +139,7 @@ fn status(context: &Context) -> std::result::Result<String, String> {
 fn ask(context: &Context, command: &str, args: &impl Serialize) -> std::result::Result<Value, String> {
     let until = Instant::now() + DAEMON_WAIT_MAX;
     loop {
-        match once(context, command, args) {
+        match once(context, None, command, args) {
             Ok(answer) => return Ok(answer),
             // The daemon may be restarting, or has no free connection.
             Err(p) if matches!(p.exit_code, exit::NO_DAEMON | exit::BUSY) && Instant::now() < until => {
@@ -150,25 +150,30 @@ fn ask(context: &Context, command: &str, args: &impl Serialize) -> std::result::
     }
 }
 
-fn once(context: &Context, command: &str, args: &impl Serialize) -> std::result::Result<Value, Problem> {
-    let found = node::control::find(context.volume.as_deref(), None)?;
-    Client::connect(&found.socket())?.request(command, args, &mut |_| {})
-}
-
 /// Sends a request for which slurmctld waits: once, and with a limit.
 fn at_once(context: &Context, command: &str, args: &impl Serialize) -> std::result::Result<Value, Problem> {
+    once(context, Some(BLOCKING_MAX), command, args)
+}
+
+/// Sends a request once. `silence_max`: the longest silence of the daemon.
+fn once(
+    context: &Context,
+    silence_max: Option<Duration>,
+    command: &str,
+    args: &impl Serialize,
+) -> std::result::Result<Value, Problem> {
     let found = node::control::find(context.volume.as_deref(), None)?;
-    within(BLOCKING_MAX, &found.socket(), command, args)
+    within(silence_max, &found.socket(), command, args)
 }
 
 fn within(
-    silence_max: Duration,
+    silence_max: Option<Duration>,
     socket: &Path,
     command: &str,
     args: &impl Serialize,
 ) -> std::result::Result<Value, Problem> {
     let mut client = Client::connect(socket)?;
-    client.set_timeout(Some(silence_max))?;
+    client.set_timeout(silence_max)?;
     client.request(command, args, &mut |_| {})
 }
 
@@ -181,7 +186,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("dir");
         let socket = dir.path().join("control.sock");
         let _silent = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
-        let answer = within(Duration::from_millis(20), &socket, "slurm.part", &Value::Null);
+        let answer = within(Some(Duration::from_millis(20)), &socket, "slurm.part", &Value::Null);
         assert_eq!(answer.expect_err("silence").exit_code, exit::NO_DAEMON);
     }
 }
