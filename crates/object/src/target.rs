@@ -44,7 +44,7 @@ use crate::errno::is_shortage;
 use crate::forward;
 use policy::TargetId;
 use policy::precedence::Class;
-use policy::protect::health::Event;
+use policy::protect::health::{Event, Health};
 use policy::stripe::forks::Queue;
 use policy::stripe::performance::Served;
 use reach::Whereabouts;
@@ -259,6 +259,14 @@ impl Target {
     /// Whether the target's bytes are to be rebuilt elsewhere: it is failed, and not only out of this node's reach.
     pub fn is_given_up(&self) -> bool {
         self.state() == State::Failed && (self.reach() != Reach::Elsewhere || self.whereabouts.is_lost())
+    }
+
+    /// Whether an operator failed it, so that its bytes are lost for every node.
+    pub fn is_failed_by_operator(&self) -> bool {
+        match self.reach() {
+            Reach::Elsewhere => self.whereabouts.is_lost(),
+            Reach::All | Reach::Here => self.core.health(Health::is_failed_by_operator),
+        }
     }
 
     fn refusal(&self) -> TargetError {

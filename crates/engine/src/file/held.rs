@@ -18,11 +18,13 @@ mod steps;
 pub(super) use change::Turn;
 pub use driver::{Holds, Port};
 
-use super::{File, View, check_inline, nodes};
+use super::{File, View, check_inline, nodes, target_error};
 use crate::{Error, Result};
 use change::{Change, Copied};
 use meta::stub::{Pointer, Record};
 use parking_lot::{Condvar, Mutex};
+use object::target::TargetError;
+use policy::TargetId;
 use policy::cluster::Node;
 use policy::cluster::share::Created;
 use policy::holders::node::{Event, Permit, Use};
@@ -86,6 +88,8 @@ struct State {
     searched: bool,
     /// Whether the inode is gone, so that no newer layout comes than the loaded one.
     removed: bool,
+    /// Number of settlements that this node left to others, and the failed target of the last one.
+    unsettled: (u64, Option<TargetId>),
     /// Size of the stub when this node last read or set it.
     in_stub: u64,
     /// Acknowledged end of this node's writes that the stub lacks.
@@ -133,6 +137,18 @@ impl Held {
         self.wake();
     }
 
+    /// Records that this node left the file unsettled.
+    fn note_unsettled(&self, error: &Error) {
+        let failed = match error {
+            Error::Target { target, error: TargetError::Failed } => Some(*target),
+            _ => None,
+        };
+        let mut state = self.state.lock();
+        state.unsettled = (state.unsettled.0 + 1, failed);
+        drop(state);
+        self.wake();
+    }
+
     /// Whether the mark of a truncation that did not cut the stub may be there.
     pub fn has_stale_cut(&self) -> bool {
         let state = self.state.lock();
@@ -156,10 +172,20 @@ impl Held {
         self.changed.notify_all();
     }
 
-    /// Fails if the inode is gone, with the layout.
-    fn check(&self) -> Result<()> {
+    /// Number of settlements that this node left to others.
+    fn unsettled(&self) -> u64 {
+        self.state.lock().unsettled.0
+    }
+
+    /// Fails if the inode is gone, with the layout, or if a failed target kept this node from a settlement since the one
+    /// of that number.
+    fn check(&self, unsettled: u64) -> Result<()> {
         let state = self.state.lock();
-        if state.removed && state.loaded.is_none() { Err(Errno::STALE.into()) } else { Ok(()) }
+        match state.unsettled {
+            _ if state.removed && state.loaded.is_none() => Err(Errno::STALE.into()),
+            (number, Some(target)) if number > unsettled => Err(target_error(target, TargetError::Failed)),
+            _ => Ok(()),
+        }
     }
 
     /// Waits for a wake-up after the `woken`-th. Returns false after the timeout.
@@ -181,7 +207,7 @@ impl File {
     }
 
     fn right_within(&self, span: Duration, holds: &Holds, usage: Use) -> Result<Right> {
-        let until = Instant::now() + span;
+        let (until, unsettled) = (Instant::now() + span, self.held.unsettled());
         let mut forgotten = false;
         loop {
             let node = holds.node()?;
@@ -201,7 +227,7 @@ impl File {
                 }
                 continue;
             }
-            self.held.check()?;
+            self.held.check(unsettled)?;
             holds.feed(node, Event::Want(self.key(), usage));
             // A lost number shows without a wake-up.
             let step = Instant::now() + Duration::from_secs(1);
@@ -425,7 +451,9 @@ impl File {
     pub(super) fn refresh_held(&self, holds: &Holds, usage: Use) -> Result<()> {
         let right = self.right(holds, usage)?;
         match self.take_longer_size(holds, &right, u64::MAX) {
-            Err(Error::Busy(why)) => tracing::debug!("a file may be longer than it seems: {why}"),
+            Err(error @ (Error::Busy(_) | Error::Target { .. })) => {
+                tracing::debug!("a file may be longer than it seems: {error}");
+            }
             taken => taken?,
         }
         if !right.permit.mode.caches() {

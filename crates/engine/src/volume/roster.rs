@@ -146,7 +146,7 @@ impl Volume {
             }
             let order = match (record.state, target.state()) {
                 (State::Draining, State::Ok | State::Suspect) => Order::Drain,
-                (State::Failed, State::Failed) => continue,
+                (State::Failed, State::Failed) if !record.by_operator || target.is_failed_by_operator() => continue,
                 (State::Failed, _) if record.by_operator => Order::Fail,
                 (State::Ok, State::Failed) if target.failed_after(record.ordered_ms) => continue,
                 (State::Ok, State::Draining | State::Failed) => Order::Restore,

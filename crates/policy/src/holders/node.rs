@@ -128,7 +128,8 @@ pub enum Step {
     /// Set the size of the stub to the acknowledged one; answer `Done`.
     Settle,
     /// Under the claim on this generation, finish a truncation that is marked on the stub, or else raise its size to the
-    /// end of the objects; answer `Done`.
+    /// end of the objects; answer `Done`. `false`: this node does not reach an object now. Then the claim ends, and the
+    /// node waits for `renew_every`, in which another one may settle the file.
     SettleFromObjects(u64),
     /// Change the layout of the generation before this one; answer `Done`.
     Change(u64),

@@ -98,6 +98,11 @@ impl Health {
         self.doubt
     }
 
+    /// Whether the operator failed it.
+    pub fn is_failed_by_operator(&self) -> bool {
+        self.failed_by_operator
+    }
+
     /// Returns the start of the doubt, if it is in doubt.
     pub fn doubt_since(&self) -> Option<Time> {
         self.doubt.then_some(self.doubt_since)

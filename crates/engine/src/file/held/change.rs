@@ -77,9 +77,7 @@ pub(in crate::file) struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if !self.file.held.state.lock().change.kept {
-            self.file.end_claim();
-        }
+        self.file.end_unkept_claim();
     }
 }
 
@@ -103,9 +101,13 @@ impl File {
         Ok(Some(Exclusive::under_claim(self, io, turn)).filter(|_| needed(&self.view())))
     }
 
-    /// Waits for the claim on the next generation.
+    /// Waits for the claim on the next generation. A failed wait leaves no claim.
     fn claim_next(&self, holds: &Holds) -> Result<(Node, u64)> {
-        let until = Instant::now() + WAIT_MAX;
+        self.await_claim(holds).inspect_err(|_| self.end_unkept_claim())
+    }
+
+    fn await_claim(&self, holds: &Holds) -> Result<(Node, u64)> {
+        let (until, unsettled) = (Instant::now() + WAIT_MAX, self.held.unsettled());
         loop {
             let node = holds.node()?;
             let woken = {
@@ -116,7 +118,7 @@ impl File {
                 }
                 state.woken
             };
-            self.held.check()?;
+            self.held.check(unsettled)?;
             holds.feed(node, Event::Want(self.key(), Use::Change));
             let step = Instant::now() + Duration::from_secs(1);
             if !self.held.wait(woken, step.min(until)) && Instant::now() >= until {
@@ -129,7 +131,13 @@ impl File {
         }
     }
 
-    /// Ends a claim without a change.
+    fn end_unkept_claim(&self) {
+        if !self.held.state.lock().change.kept {
+            self.end_claim();
+        }
+    }
+
+    /// Ends a claim, or the wait for one, without a change.
     fn end_claim(&self) {
         let stage = std::mem::take(&mut self.held.state.lock().change.stage);
         if let (Stage::Granted(node, _), Some(holds)) = (stage, self.holds()) {

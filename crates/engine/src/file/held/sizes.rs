@@ -2,22 +2,25 @@
 //! or after a while. Other nodes that write the file get it from the objects in between.
 
 use super::{Holds, State};
-use crate::file::File;
 use crate::file::nodes::holds_lease;
+use crate::file::{File, Slot};
 use crate::{Error, Result};
+use object::target::Reach;
 use policy::Time;
 use policy::cluster::Node;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Age of a write from which its time differs from that of the stub's growth.
 const LATE: Time = Time::from_secs(1);
 
 impl File {
-    /// Makes the stub longer: later, or at once beside other nodes that would charge the same bytes. The caller holds
-    /// `io`.
+    /// Makes the stub longer: later, or at once beside other nodes that would charge the same bytes, or that would not
+    /// reach the objects to settle the size. The caller holds `io`.
     pub(in crate::file) fn set_longer_size(&self, holds: &Holds, end: u64) -> Result<()> {
         let basis = self.held.state.lock().basis;
-        let Some(basis) = basis.filter(|_| self.has_payers() && !holds.is_exclusive(self.key())) else {
+        let at_once = self.is_out_of_reach() || (self.has_payers() && !holds.is_exclusive(self.key()));
+        let Some(basis) = basis.filter(|_| at_once) else {
             self.defer(holds, |state| state.behind = state.behind.max(Some(end)));
             return Ok(());
         };
@@ -26,6 +29,12 @@ impl File {
             return Err(Error::Busy("this node has no lease now".into()));
         }
         self.stub.grow_to(end)
+    }
+
+    /// Whether some nodes do not reach an object.
+    fn is_out_of_reach(&self) -> bool {
+        let is_shared = |slot: &Arc<Slot>| slot.target(&self.pool).is_ok_and(|target| target.reach() == Reach::All);
+        !self.view().all().all(is_shared)
     }
 
     /// Defers the end of a write within a size that only the objects show. The node that made the file longer settles it,

@@ -5,15 +5,15 @@
 
 use super::Holds;
 use super::change::Stage;
-use crate::file::{BeingMade, File, NewObjects, Slot, View};
+use crate::file::{BeingMade, File, NewObjects, Slot, View, target_error};
 use crate::{Error, Result};
 use meta::stub::{Pointer, Record};
-use object::target::{Pending, State, TargetError};
-use policy::ObjectId;
+use object::target::{self, Pending, State, TargetError};
 use policy::cluster::Node;
 use policy::cluster::share::Created;
 use policy::holders::node::{Event, Step};
 use policy::layout::{Layout, OPEN_END, Object, Placement, Segment, SegmentShape};
+use policy::{ObjectId, TargetId};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +45,10 @@ pub(super) enum Stepped {
 enum Answered {
     #[default]
     Yes,
-    /// The object is lost, or its target failed.
+    /// The object is lost, or an operator failed its target.
     Lost,
+    /// The object does not answer this node now: its target failed here, which may be a fault of the path to it.
+    Failed(TargetId),
     /// The object may answer later.
     Later,
 }
@@ -57,6 +59,17 @@ struct Reach {
     bytes: u64,
     /// The worst answer of the objects.
     answered: Answered,
+}
+
+impl Reach {
+    /// The size, unless an object may have bytes beyond it.
+    fn known(self) -> Result<Reach> {
+        match self.answered {
+            Answered::Yes | Answered::Lost => Ok(self),
+            Answered::Failed(target) => Err(target_error(target, TargetError::Failed)),
+            Answered::Later => Err(Error::Busy("an object that may show the size of the file does not answer".into())),
+        }
+    }
 }
 
 impl File {
@@ -78,8 +91,12 @@ impl File {
                 settled => done(settled),
             },
             Step::SettleFromObjects(generation) => match self.settle_from_objects(holds, node, generation) {
-                Ok(None) => return Stepped::Again,
-                settled => done(settled.map(|settled| settled == Some(true))),
+                Err(error) if !error.is_gone() => {
+                    tracing::debug!("a file is left unsettled for now: {error}");
+                    self.held.note_unsettled(&error);
+                    done(Ok(false))
+                }
+                settled => done(settled.map(|()| true)),
             },
             Step::Change(generation) => {
                 if self.grants(node, generation) {
@@ -183,15 +200,15 @@ impl File {
         granted
     }
 
-    /// Settles the size after a node that is over, and prepares new objects beyond it. `None`: an object that may have
-    /// bytes does not answer now.
-    fn settle_from_objects(&self, holds: &Holds, node: Node, generation: u64) -> Result<Option<bool>> {
+    /// Settles the size after a node that is over, and prepares new objects beyond it. Fails if an object that may have
+    /// bytes does not answer this node now.
+    fn settle_from_objects(&self, holds: &Holds, node: Node, generation: u64) -> Result<()> {
         let Some(layout) = self.base(generation - 1)?.layout else {
             self.held.state.lock().change.settled = Some(generation);
-            return Ok(Some(true));
+            return Ok(());
         };
         if !holds.has_lease(node) {
-            return Ok(Some(false));
+            return Err(Error::Elsewhere("this node has no lease now".into()));
         }
         let view = View::new(Some(layout), Some(&self.view()));
         let whole;
@@ -208,10 +225,7 @@ impl File {
                 self.stub.size()?
             }
             None => {
-                let reach = self.reach(holds, &view);
-                if reach.answered == Answered::Later {
-                    return Ok(None);
-                }
+                let reach = self.reach(holds, &view).known()?;
                 let known = self.stub.size()?;
                 let size = known.max(reach.bytes);
                 // Growth sets the time of the stub.
@@ -227,16 +241,12 @@ impl File {
         let sealed = if whole { self.seal(&view, generation, size)? } else { None };
         let mut state = self.held.state.lock();
         (state.sealed, state.change.settled) = (sealed, Some(generation));
-        Ok(Some(true))
+        Ok(())
     }
 
     /// Size of the file as its objects show it.
     pub(super) fn size_of_objects(&self, holds: &Holds) -> Result<u64> {
-        let reach = self.reach(holds, &self.view());
-        match reach.answered {
-            Answered::Later => Err(Error::Busy("an object that may show the size of the file does not answer".into())),
-            _ => Ok(reach.bytes),
-        }
+        Ok(self.reach(holds, &self.view()).known()?.bytes)
     }
 
     /// Largest end of the bytes that objects of a view hold, with the answers of the mirror that answers best.
@@ -271,13 +281,13 @@ impl File {
 
     /// An object that is not found may be there while its target is in doubt, or the shared file system hides names.
     fn answered(&self, holds: &Holds, slot: &Slot, error: &TargetError) -> Answered {
-        let target = slot.target(&self.pool);
-        let is_well = target.as_ref().is_ok_and(|target| target.state() == State::Ok && !target.in_doubt());
-        let has_failed = target.is_ok_and(|target| target.state() == State::Failed);
-        match error {
-            TargetError::Io(Errno::NOENT) if is_well && holds.shows_all_names() => Answered::Lost,
-            TargetError::Failed => Answered::Lost,
-            _ if has_failed => Answered::Lost,
+        let Ok(target) = slot.target(&self.pool) else { return Answered::Lost };
+        match (target.state(), error) {
+            // The stub got the size of such a file at once.
+            _ if target.reach() == target::Reach::Elsewhere => Answered::Lost,
+            (State::Failed, _) if target.is_failed_by_operator() => Answered::Lost,
+            (State::Failed, _) => Answered::Failed(slot.target_id),
+            (State::Ok, TargetError::Io(Errno::NOENT)) if !target.in_doubt() && holds.shows_all_names() => Answered::Lost,
             _ => Answered::Later,
         }
     }

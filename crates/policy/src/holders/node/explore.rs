@@ -166,6 +166,7 @@ const NONE: Faults = Faults {
     lost: 0,
     repeated: 0,
     short: 0,
+    unreached: 0,
 };
 
 const MOVE_1: Op = Op::Move { name: 1 };
@@ -277,6 +278,13 @@ fn a_node_that_crashes() {
     holds(1, [&[LONGER], &[OTHER, READ_1], &[]], Faults { crashes: 1, ..NONE });
     holds(1, [&[WRITE, MOVE_1], &[MOVE], &[]], Faults { crashes: 1, ..NONE });
     deep(1, [&[LATER], &[READ_1], &[APPEND]], Faults { crashes: 1, ..NONE });
+}
+
+#[test]
+fn a_node_that_crashes_and_another_that_does_not_reach_its_objects() {
+    holds(1, [&[LATER], &[MOVE], &[]], Faults { crashes: 1, unreached: 1, ..NONE });
+    holds(1, [&[LONGER], &[OTHER, READ_1], &[]], Faults { crashes: 1, unreached: 1, ..NONE });
+    deep(1, [&[LATER], &[READ_1], &[APPEND]], Faults { crashes: 1, unreached: 1, ..NONE });
 }
 
 #[test]

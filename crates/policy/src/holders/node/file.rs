@@ -45,6 +45,8 @@ pub(super) struct Claiming {
     /// Whether the file has to be settled from its objects, and whether that was done.
     pub(super) unsettled: bool,
     pub(super) settled: bool,
+    /// Whether this node cannot settle the file now, and leaves it to others.
+    pub(super) gives_up: bool,
     /// Whether the engine made its change.
     pub(super) changed: bool,
     /// Whether this node made the generation.

@@ -63,7 +63,7 @@ impl Holder {
     /// The store has answered a request for a file.
     pub(super) fn answered(&mut self, now: Time, key: u64, answer: Answer) {
         let caches = self.session.caches(&self.config, now);
-        let pause = self.config.retry;
+        let (pause, settle_again) = (self.config.retry, self.config.renew_every);
         let file = self.file(key);
         file.pending = false;
         let task = file.task;
@@ -134,6 +134,9 @@ impl Holder {
                     Task::Claim(Stage::Finish, claiming) if claiming.made => Task::Claim(Stage::Tidy, claiming),
                     _ => Task::Idle,
                 };
+                if matches!(task, Task::Claim(Stage::Finish, claiming) if claiming.gives_up) {
+                    file.retry = Some(now + settle_again);
+                }
                 if task == Task::Lower {
                     file.owes = None;
                 }
@@ -248,7 +251,10 @@ impl Holder {
             }
             Task::Whole if done => Task::Find(Find::Pointer, Purpose::Provisional),
             Task::Claim(stage, claiming) => match next_stage(stage, claiming, writes, done) {
-                Some((stage, claiming)) => Task::Claim(stage, claiming),
+                Some((stage, claiming)) => {
+                    file.blocked &= !claiming.gives_up;
+                    Task::Claim(stage, claiming)
+                }
                 None => Task::Idle,
             },
             Task::Whole => {
@@ -271,6 +277,7 @@ fn claim(purpose: Purpose, number: u64, generation: u64) -> Task {
         granted: false,
         unsettled: false,
         settled: false,
+        gives_up: false,
         changed: false,
         made: false,
         newest: 0,
@@ -368,8 +375,13 @@ fn next_stage(stage: Stage, mut claiming: Claiming, writes: bool, done: bool) ->
         Stage::Drain if writes => Stage::Settle,
         Stage::Settle if !done => stage,
         Stage::Drain | Stage::Settle => objects,
+        // The claim ends without a generation, so that a node may settle the file that reaches its objects.
+        Stage::SettleFromObjects if !done => {
+            (claiming.gives_up, claiming.newest) = (true, claiming.generation - 1);
+            Stage::Finish
+        }
         Stage::SettleFromObjects => {
-            claiming.settled = done;
+            claiming.settled = true;
             changes
         }
         Stage::Change => {

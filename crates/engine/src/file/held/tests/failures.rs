@@ -2,6 +2,7 @@
 
 use super::*;
 use meta::stub::Record;
+use object::target::{Order, Reach};
 
 /// [S-204]
 #[test]
@@ -226,4 +227,60 @@ fn an_object_that_the_shared_file_system_hides_is_not_taken_for_lost() {
         read.join().unwrap()
     });
     assert!(read == expected(&[(1, 20_000)]));
+}
+
+/// An operator orders all targets, on one node.
+fn operates(one: &One, order: Order) {
+    let targets = &one.file.pool().targets;
+    targets.all().iter().for_each(|target| assert!(targets.operate(target.id(), order).is_ok()));
+}
+
+/// [S-204]
+#[test]
+fn a_size_that_one_node_cannot_see_is_left_to_another() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    let targets = &b.file.pool().targets;
+    targets.all().iter().for_each(|target| targets.give_up(target.id()));
+    b.file.read(0, &mut [0; 10]).expect_err("the size is unknown");
+    b.file.append(&[9]).expect_err("the end is unknown");
+    let c = world.node(3);
+    assert!(c.bytes() == expected(&[(1, 20_000)]));
+    operates(&b, Order::Restore);
+    assert!(b.bytes() == expected(&[(1, 20_000)]));
+}
+
+/// [S-204]
+#[test]
+fn a_target_that_an_operator_failed_keeps_no_file_unsettled() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    a.file.settle().unwrap();
+    a.writes(20_000, 2, 20_000);
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    operates(&b, Order::Fail);
+    b.file.refresh().unwrap();
+    assert_eq!(b.file.size(), 20_000);
+}
+
+/// [S-330]
+#[test]
+fn the_stub_has_the_size_of_a_file_that_some_nodes_do_not_reach_at_once() {
+    let (world, a, b) = two();
+    let set_reach = |one: &One, reach| {
+        one.file.pool().targets.all().iter().for_each(|target| target.set_reach(reach, false));
+    };
+    set_reach(&a, Reach::Here);
+    set_reach(&b, Reach::Elsewhere);
+    operates(&b, Order::Fail);
+    a.writes(0, 1, 20_000);
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    b.file.refresh().unwrap();
+    assert_eq!(b.file.size(), 20_000);
+    let c = world.node(3);
+    assert!(c.bytes() == expected(&[(1, 20_000)]));
 }

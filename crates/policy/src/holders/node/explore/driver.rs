@@ -300,6 +300,13 @@ impl World {
                 next.send(scenario, i, Event::Unanswered);
                 out.push((label(i, format!("no answer: {request:?}"), true), next));
             }
+            Action::Step { key, step: Step::SettleFromObjects(_) } if self.faults.unreached > 0 => {
+                let mut next = self.clone();
+                next.faults.unreached -= 1;
+                next.hosts[i].actions.remove(action);
+                next.send(scenario, i, Event::Done(*key, false));
+                out.push((label(i, "an object is not reached".into(), true), next));
+            }
             Action::Step { key, step } if self.faults.short > 0 => {
                 let lists = *step == Step::List || (*step == Step::Pointer && scenario.guilt == Guilt::BelievesList);
                 if !lists {

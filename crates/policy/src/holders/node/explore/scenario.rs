@@ -113,6 +113,8 @@ pub struct Faults {
     pub repeated: u8,
     /// Lists that lack the highest name.
     pub short: u8,
+    /// Settlements by a node that does not reach an object.
+    pub unreached: u8,
 }
 
 impl Faults {
@@ -129,6 +131,7 @@ impl Faults {
             lost: more(self.lost),
             repeated: more(self.repeated),
             short: more(self.short),
+            unreached: more(self.unreached),
         }
     }
 }
