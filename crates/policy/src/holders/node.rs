@@ -419,6 +419,11 @@ impl Holder {
         self.file(key).opened();
     }
 
+    /// Generation that the operations on a file use.
+    fn generation(&self, key: u64) -> Option<u64> {
+        self.files.get(&key)?.layout
+    }
+
     /// Whether the last renewal found a session of every member.
     fn is_confirmed(&self) -> bool {
         self.session.is_confirmed()

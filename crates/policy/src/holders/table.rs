@@ -8,8 +8,7 @@
 //! **Modes.** Several nodes may hold a file for `Read`, or several for `Write`, or one for `Exclusive`. `Read` and
 //! `Exclusive` *cache*: size and content are used without a look at the shared file system. `Write` caches nothing, so
 //! it is the mode of every file that one node writes and another uses. The objects of such a file show its size: its
-//! stub gets it later. `Open` gives no right: it keeps the objects of a
-//! removed file.
+//! stub gets it later. `Open` gives no right: it keeps the objects of a removed file.
 //!
 //! **Sessions.** A member without a session may hold files that the table does not show. So while one exists, no mode
 //! that caches is admitted and no claim is granted. A mode that caches ends with its holder's session at the latest.
@@ -25,7 +24,8 @@
 //! keeps the last time at which a member may have had holds that it did not show.
 //!
 //! **Newest generation.** Only a claim leads to another layout. So the generation that a holder used stays the newest
-//! until the next claim, also after its hold. The next holder looks for no newer one.
+//! until the next claim, also after its hold, and the next holder looks for no newer one. A hold registered late shows
+//! nothing: its node may have been over.
 
 mod request;
 #[cfg(test)]
@@ -115,6 +115,8 @@ pub struct Entry {
     newest: bool,
     /// Whether a node must settle the file before others are admitted.
     unsettled: bool,
+    /// Whether a node registered a hold that the table did not show.
+    reclaimed: bool,
     /// Claim, and the connection of its node.
     claim: Option<(Claim, u64)>,
     /// Holds, and the connections of their nodes.
@@ -256,10 +258,6 @@ impl Table {
         self.session_of(now)
     }
 
-    fn is_registered(&self, node: Node) -> bool {
-        self.members.get(&node).is_some_and(|session| session.until > Time::ZERO)
-    }
-
     pub(crate) fn has_session(&self, now: Time, node: Node) -> bool {
         self.members.get(&node).is_some_and(|session| now < session.until)
     }
@@ -277,7 +275,8 @@ impl Table {
 
     /// Opens the run. `members` are all nodes that were not over in a listing that began within this run.
     fn open(&mut self, members: &BTreeSet<Node>) -> Answer {
-        if let Some(missing) = members.iter().find(|node| !self.is_registered(**node)) {
+        let is_registered = |node: &Node| self.members.get(node).is_some_and(|session| session.until > Time::ZERO);
+        if let Some(missing) = members.iter().find(|node| !is_registered(node)) {
             return if self.opened { Answer::Done } else { Answer::Lapsed(*missing) };
         }
         self.opened = true;
@@ -344,7 +343,8 @@ impl Table {
     ) -> Answer {
         let (node, link) = (caller.node, caller.link);
         let mut entry = self.entry(key);
-        entry.holds.remove(&node);
+        let shown = entry.holds.remove(&node).map(|(shown, _)| shown.number);
+        entry.reclaimed |= hold.is_some_and(|hold| hold.mode > Mode::Open && shown != Some(hold.number));
         entry.holds.extend(hold.map(|hold| (node, (hold, link))));
         if let Some((number, generation)) = claim {
             entry.claim = Some((Claim { node, number, generation }, link));
@@ -407,8 +407,8 @@ impl Table {
             return Answer::Done;
         };
         // A repeated request may come after a change that the first one allowed. A claim may be over without its end.
-        let changes = entry.claim.is_some_and(|(claim, _)| claim.generation > 0);
-        if let Some(used) = used.filter(|_| hold.mode > Mode::Open && !changes) {
+        let misses = entry.reclaimed || entry.claim.is_some_and(|(claim, _)| claim.generation > 0);
+        if let Some(used) = used.filter(|_| hold.mode > Mode::Open && !misses) {
             (entry.generation, entry.newest) = (used, true);
         }
         match mode {
@@ -441,6 +441,7 @@ impl Table {
         let nodes: BTreeMap<Node, u64> = beside.map(|(other, (hold, _))| (*other, hold.number)).collect();
         entry.claim = Some((Claim { node, number, generation }, caller.link));
         entry.newest &= generation == 0;
+        entry.reclaimed &= !nodes.is_empty(); // all other holds are lowered now
         let answer = match nodes.is_empty() {
             false => Answer::Recall { nodes, mode: Mode::Open },
             true if generation == 0 => {
@@ -483,12 +484,12 @@ impl Table {
         if let Some(lapsed) = self.lapsed(now) {
             return Answer::Lapsed(lapsed);
         }
-        let entry = self.entry(key);
+        let mut entry = self.entry(key);
         if let Some((claim, _)) = entry.claim.filter(|(claim, _)| claim.node != node) {
             return Answer::Claimed(claim.node);
         }
-        let others = entry.holds.iter().filter(|(other, _)| **other != node);
-        let nodes: BTreeMap<Node, u64> = others.map(|(other, (hold, _))| (*other, hold.number)).collect();
+        entry.holds.remove(&node);
+        let nodes: BTreeMap<Node, u64> = entry.holds.iter().map(|(of, (hold, _))| (*of, hold.number)).collect();
         match nodes.is_empty() {
             true => Answer::Done,
             false => Answer::Recall { nodes, mode: Mode::Exclusive },

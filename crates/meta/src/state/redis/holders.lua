@@ -5,8 +5,8 @@
 -- ARGV  1 request  2 node  3 run  4 connection  5 duration of a session  6 time or ''  7... arguments
 --
 -- An entry: epoch, generation, flags, claim or -, holds. A claim is node:number:generation:connection, a hold is
--- node:mode:number:connection. Flags: 1 unsettled, 4 the generation is the newest. Modes: 0 Open, 1 Write, 2 Read,
--- 3 Exclusive.
+-- node:mode:number:connection. Flags: 1 unsettled, 4 the generation is the newest, 8 a hold was registered that was not
+-- shown. Modes: 0 Open, 1 Write, 2 Read, 3 Exclusive.
 local request, node, link, session = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = tonumber(ARGV[6])
 if not now then
@@ -91,7 +91,7 @@ local function read(value, newest)
     entry.holds, entry.claim, entry.unsettled = {}, nil, left or suspect
   else
     entry.generation, entry.unsettled = tonumber(words[2]), left
-    entry.newest = flags >= 4
+    entry.newest, entry.reclaimed = flags % 8 >= 4, flags >= 8
   end
   return entry
 end
@@ -113,7 +113,7 @@ local function put(key, entry)
     redis.call('HSET', KEYS[5], key, text(now) .. ' ' .. (entry.newest and text(entry.generation) or '-'))
     return
   end
-  local flags = (entry.unsettled and 1 or 0) + (entry.newest and 4 or 0)
+  local flags = (entry.unsettled and 1 or 0) + (entry.newest and 4 or 0) + (entry.reclaimed and 8 or 0)
   local claim = entry.claim
   local words = {text(entry.epoch), text(entry.generation), text(flags), '-'}
   if claim then words[4] = string.format('%d:%d:%d:%d', claim.node, claim.number, claim.generation, claim.link) end
@@ -199,9 +199,13 @@ local function granted(mode)
 end
 
 if request == 'reclaim' then
-  local _, i = hold_of(entry, node)
+  local shown, i = hold_of(entry, node)
   if i then table.remove(entry.holds, i) end
-  if ARGV[8] ~= '-' then set_hold(entry, tonumber(ARGV[9]), number) end
+  if ARGV[8] ~= '-' then
+    local mode = tonumber(ARGV[9])
+    entry.reclaimed = entry.reclaimed or (mode > 0 and not (shown and shown.number == number))
+    set_hold(entry, mode, number)
+  end
   if ARGV[10] ~= '-' then
     entry.claim = {node = node, number = tonumber(ARGV[10]), generation = tonumber(ARGV[11]), link = link}
   end
@@ -210,7 +214,8 @@ if request == 'reclaim' then
 elseif request == 'lower' then
   local hold, i = hold_of(entry, node)
   if not hold or hold.number ~= number then return {'done'} end
-  if ARGV[10] ~= '-' and hold.mode > 0 and not (entry.claim and entry.claim.generation > 0) then
+  local changes = entry.claim and entry.claim.generation > 0
+  if ARGV[10] ~= '-' and hold.mode > 0 and not changes and not entry.reclaimed then
     entry.generation, entry.newest = tonumber(ARGV[10]), true
   end
   if ARGV[9] == '-' then
@@ -268,6 +273,7 @@ elseif request == 'claim' then
   end
   entry.claim = {node = node, number = number, generation = generation, link = link}
   entry.newest = entry.newest and generation == 0
+  entry.reclaimed = entry.reclaimed and #others > 0
   local answer
   if #others > 0 then
     answer = recall(entry, 0, others)

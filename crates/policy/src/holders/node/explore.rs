@@ -355,6 +355,7 @@ fn new_files_with_faults() {
     holds(1, programs, Faults { returns: 1, ..NONE });
     holds(1, programs, Faults { lost: 1, doubts: 1, ..NONE });
     deep(1, programs, Faults { partitions: 1, ..NONE });
+    holds(1, [&[CREATE, WRITE, OTHER], &[MOVE], &[]], Faults { freezes: 1, ..NONE });
     deep(1, [&[CREATE, WRITE, CLOSE], &[MOVE], &[]], Faults { partitions: 1, ..NONE });
 }
 
@@ -468,4 +469,10 @@ fn guilty_with_a_generation_that_a_claim_leaves_in_the_table() {
 fn guilty_with_a_table_that_is_sure_after_a_loss() {
     let programs: [&[Op]; NODES] = [&[CREATE, WRITE], &[MOVE], &[]];
     convicts(Guilt::IsSure, 1, programs, Faults { returns: 1, ..NONE }, LOST);
+}
+
+#[test]
+fn guilty_with_a_table_that_trusts_a_hold_registered_late() {
+    let programs: [&[Op]; NODES] = [&[CREATE, WRITE, OTHER], &[MOVE], &[]];
+    convicts(Guilt::TrustsReclaimed, 1, programs, Faults { freezes: 1, ..NONE }, LOST);
 }

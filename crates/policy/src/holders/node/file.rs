@@ -233,8 +233,10 @@ impl File {
         let mode = kept.map(|hold| hold.mode);
         let lowered = self.hold.map(|hold| Lowered { number: hold.number, mode, generation: None });
         self.task = match self.task {
+            // Others that have the removed file open learn the generation that its objects belong to.
             Task::Claim(_, claiming) | Task::Check(_, claiming) if claiming.granted => {
-                Task::Claim(Stage::Finish, Claiming { made: false, settled: false, ..claiming })
+                let newest = if claiming.made { claiming.newest } else { claiming.generation - 1 };
+                Task::Claim(Stage::Finish, Claiming { made: false, settled: false, newest, ..claiming })
             }
             _ => Task::Idle,
         };

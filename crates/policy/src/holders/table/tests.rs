@@ -32,6 +32,11 @@ impl Table {
         self.unsure = Time::ZERO;
     }
 
+    /// Treats registered holds as if they had been shown.
+    pub(crate) fn trust_reclaimed(&mut self) {
+        self.entries.values_mut().for_each(|entry| entry.reclaimed = false);
+    }
+
     pub(crate) fn run(&self) -> Run {
         self.run
     }
@@ -266,4 +271,27 @@ fn a_used_generation_stays_the_newest_until_a_claim_also_after_the_hold() {
     table.serve(NOW, other(1), &Request::Trust);
     let admit = Request::Admit { key: KEY, number: 4, writes: true };
     assert_eq!(table.serve(NOW, other(1), &admit), granted(Mode::Exclusive), "another run knows nothing");
+}
+
+#[test]
+fn a_node_that_was_over_and_registers_its_hold_shows_no_newest_generation() {
+    let mut table = opened(2);
+    admit(&mut table, 1, 1, true);
+    table.serve(NOW, caller(2), &Request::Over { node: Node(1) });
+    for generation in [1, 2] {
+        claim(&mut table, 2, generation, generation);
+        let (key, number, settled) = (KEY, generation, true);
+        table.serve(NOW, caller(2), &Request::Finish { key, number, generation, settled, keeps: false });
+    }
+    let late = Caller { link: 2, ..caller(1) };
+    let hold = Some(Hold { mode: Mode::Write, number: 1 });
+    let lower = |number, generation| Request::Lower { key: KEY, number, mode: None, generation: Some(generation) };
+    let reclaim = Request::Reclaim { key: KEY, hold, claim: None };
+    for request in [Request::Begin, reclaim, Request::Register { not_after: NOW }, lower(1, 0)] {
+        table.serve(NOW, late, &request);
+    }
+    assert_eq!(admit(&mut table, 2, 3, true), granted(Mode::Exclusive));
+    table.serve(NOW, caller(2), &lower(3, 2));
+    let known = Answer::Granted { mode: Mode::Exclusive, generation: 2, newest: true, unheld: false };
+    assert_eq!(admit(&mut table, 2, 4, true), known, "its hold was shown all the time");
 }

@@ -75,6 +75,7 @@ impl World {
         match scenario.guilt {
             Guilt::ForgetsReleased => self.table.forget_released(),
             Guilt::IsSure => self.table.be_sure(),
+            Guilt::TrustsReclaimed => self.table.trust_reclaimed(),
             _ => {}
         }
         let answer = self.table.serve(STORE, caller, request);
@@ -346,6 +347,16 @@ impl World {
                 _ => {}
             }
         }
+        let machine = &self.hosts[i].machine;
+        let caller = Caller { link: machine.caller().link + 1, ..machine.caller() };
+        // Without a lease no size is set, and a hold with one to be set is not lowered.
+        let lowers = |file: &usize| !self.hosts[i].views[*file].behind && !self.runs(scenario, i, *file);
+        let lowered = |file: usize| {
+            let (hold, generation) = (machine.hold(file as u64)?, machine.generation(file as u64)?);
+            Some(Late::Lower { file, caller, hold, generation })
+        };
+        let late: Vec<Late> = (0..self.stubs.len()).filter(lowers).filter_map(lowered).collect();
+        self.late.extend(late);
         if self.hosts[i].running.at == At::Data
             && let Some((object, value)) = self.data(scenario, i)
         {
@@ -386,7 +397,7 @@ impl World {
         }
     }
 
-    pub fn carry_out_late(&mut self, late: Late) {
+    pub fn carry_out_late(&mut self, scenario: &Scenario, late: Late) {
         match late {
             Late::Write { object, value } => drop(self.objects.entry(object).and_modify(|content| *content = value)),
             Late::Create { file, generation, stamp, objects } => {
@@ -395,6 +406,14 @@ impl World {
             Late::Point { file, generation, stamp } => self.stubs[file].pointer = (generation, stamp),
             Late::Tidy { file, generation } => self.stubs[file].records.retain(|older, _| *older >= generation),
             Late::Size { file, size } => self.stubs[file].size = self.stubs[file].size.max(size),
+            Late::Lower { file, caller, hold, generation } => {
+                let (key, number) = (file as u64, hold.number);
+                let lower = Request::Lower { key, number, mode: None, generation: Some(generation) };
+                let reclaim = Request::Reclaim { key, hold: Some(hold), claim: None };
+                for request in [Request::Begin, reclaim, Request::Register { not_after: STORE }, lower] {
+                    self.ask(scenario, caller, &request);
+                }
+            }
         }
     }
 }

@@ -91,6 +91,8 @@ pub enum Guilt {
     KeepsGeneration,
     /// The table is sure of all holders although it has lost its data, in a volume that counts as checked.
     IsSure,
+    /// The table takes the generation of a hold for the newest that was registered late.
+    TrustsReclaimed,
 }
 
 /// Number of faults of each kind.

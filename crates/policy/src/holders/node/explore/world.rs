@@ -7,7 +7,7 @@
 use super::scenario::{Faults, Guilt, NODES, Scenario};
 use crate::cluster::{Node, Standing};
 use crate::holders::node::{Action, Config, Event, Holder, Permit};
-use crate::holders::table::{Caller, Mode, Request, Run, Table};
+use crate::holders::table::{Caller, Hold, Mode, Request, Run, Table};
 use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,11 +123,36 @@ pub const START: Running = Running {
 /// Operation of a frozen node that is carried out at any later time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Late {
-    Write { object: u8, value: u8 },
-    Create { file: usize, generation: u64, stamp: u64, objects: [u8; 2] },
-    Point { file: usize, generation: u64, stamp: u64 },
-    Tidy { file: usize, generation: u64 },
-    Size { file: usize, size: usize },
+    Write {
+        object: u8,
+        value: u8,
+    },
+    Create {
+        file: usize,
+        generation: u64,
+        stamp: u64,
+        objects: [u8; 2],
+    },
+    Point {
+        file: usize,
+        generation: u64,
+        stamp: u64,
+    },
+    Tidy {
+        file: usize,
+        generation: u64,
+    },
+    Size {
+        file: usize,
+        size: usize,
+    },
+    /// The node does not know that it is over: it registers its hold, and lowers it.
+    Lower {
+        file: usize,
+        caller: Caller,
+        hold: Hold,
+        generation: u64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -369,7 +394,7 @@ impl World {
         for late in &self.late {
             let mut next = self.clone();
             next.late.remove(late);
-            next.carry_out_late(*late);
+            next.carry_out_late(scenario, *late);
             out.push((label(NODES, format!("late: {late:?}"), false), next));
         }
         self.store(scenario, out);
