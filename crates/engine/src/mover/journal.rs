@@ -33,7 +33,7 @@ pub enum Found {
     Unseen,
 }
 
-/// Objects of garbage removed per request to the state store.
+/// Objects of garbage removed before the state store forgets them.
 const GARBAGE_STEP: usize = 256;
 
 impl Mover {
@@ -81,21 +81,25 @@ impl Mover {
         Ok(spared.len())
     }
 
-    /// Removes the recorded garbage of a target; returns the number of objects. Stops at the first failure.
+    /// Removes the recorded garbage of a target; returns the number of objects. Stops at the first failure. Objects of
+    /// other nodes are left to them: only they know which of these a late layout may name.
     pub fn collect_garbage(&self, target: TargetId) -> Result<usize> {
         if !self.collects.load(Ordering::Acquire) {
             return Ok(0);
         }
+        let cluster = self.pool.cluster.get();
+        let is_ours = |o: &ObjectId| cluster.is_none_or(|cluster| !cluster.may_be_used_by_another(o.epoch()));
+        let garbage = self.state.garbage_of(target, usize::MAX >> 1)?;
+        let ours: Vec<_> = garbage.into_iter().filter(is_ours).map(|o| (target, o)).collect();
         let mut count = 0;
-        loop {
-            let step = self.state.garbage_of(target, GARBAGE_STEP)?;
-            let objects: Vec<_> = step.iter().map(|o| (target, *o)).collect();
-            let removed = self.remove_garbage(&objects)?;
+        for step in ours.chunks(GARBAGE_STEP) {
+            let removed = self.remove_garbage(step)?;
             count += removed;
-            if removed < objects.len() || objects.is_empty() {
-                return Ok(count);
+            if removed < step.len() {
+                break;
             }
         }
+        Ok(count)
     }
 
     /// Removes objects that no layout names: created by a daemon that died before it wrote the record. Returns their

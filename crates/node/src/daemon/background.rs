@@ -179,14 +179,15 @@ impl Background {
         }
     }
 
-    /// Makes the names of new objects durable, and removes garbage from targets that few nodes reach.
+    /// Makes the names of new objects durable, and removes garbage.
     pub(super) fn keep_names(&self, core: &Core) {
         if let Err(error) = core.names.pass() {
             tracing::warn!("the list of durable new objects cannot be saved: {error}");
         }
         core.files.check_mapped();
-        let here = core.volume.targets().all().into_iter().filter(|target| target.reach() == Reach::Here);
-        for target in here.filter(|target| target.state() != State::Failed) {
+        let is_any = core.volume.state().garbage_count().is_ok_and(|count| count > 0);
+        let used = core.volume.targets().all().into_iter().filter(|target| is_any && target.state() != State::Failed);
+        for target in used {
             if let Err(error) = core.mover.collect_garbage(target.id()) {
                 tracing::debug!("garbage stays on target {} for now: {error}", target.name());
             }
