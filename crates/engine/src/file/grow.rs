@@ -339,7 +339,9 @@ impl File {
             Layout { file: FileId((self.pool.next_id)()), generation: 1, mirrors, history: Default::default() };
         layout.history.push((self.pool.clock)(), reason);
         self.copy_out_of_stub(&layout, &made)?;
-        let promised = self.promised.load(Ordering::Acquire);
+        // Another node may have synced the bytes in the stub.
+        let elsewhere = self.is_shared() && self.size.load(Ordering::Acquire) > 0;
+        let promised = elsewhere || self.promised.load(Ordering::Acquire);
         let staging = View::new(Some(layout.clone()), None);
         made.lend_handles(&staging);
         if promised {

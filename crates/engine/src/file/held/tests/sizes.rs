@@ -1,6 +1,7 @@
 //! Deferred sizes: until the stub has them, and where their node is over.
 
 use super::*;
+use object::target::Faults;
 
 const PIECE: usize = 3000;
 /// Bytes of a write that goes to two objects.
@@ -36,6 +37,21 @@ fn lands(a: &One, offset: u64, byte: u8) {
         let (at, bytes) = (piece.object_offset, vec![byte; piece.len as usize]);
         view.slot(piece.at).run(a.file.pool(), move |object| object.write_at(at, &bytes)).expect("room");
     }
+}
+
+/// [S-020]
+#[test]
+fn bytes_that_another_node_synced_in_the_stub_are_made_durable_in_the_objects() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 100);
+    a.file.sync_now(false).unwrap();
+    let set_syncs_lose = |syncs_lose| {
+        world.media.iter().for_each(|medium| medium.set_faults(Faults { syncs_lose, ..Faults::default() }));
+    };
+    set_syncs_lose(true);
+    b.file.write(INLINE, &[2; 10]).expect_err("the objects are not durable");
+    set_syncs_lose(false);
+    assert!(b.bytes()[..100] == [1; 100]);
 }
 
 /// [S-330]
