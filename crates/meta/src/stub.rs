@@ -119,6 +119,11 @@ pub trait Stub: Records + Sums + Send + Sync + 'static {
     fn is_removed(&self) -> bool {
         false
     }
+    /// Opens the file again, after the shared file system has lost the descriptor with a server. The error is `STALE` or
+    /// `NOENT` if the file does not exist any more.
+    fn renew(&self) -> Result<()> {
+        Ok(())
+    }
     /// Device and inode number, which no other stub in use has; `None` in memory.
     fn inode(&self) -> Option<Inode> {
         None

@@ -20,10 +20,10 @@ pub use driver::{Holds, Port};
 
 use super::{File, View, check_inline, nodes, target_error};
 use crate::{Error, Result};
-use change::{Change, Copied};
+use change::Change;
 use meta::stub::{Pointer, Record};
-use parking_lot::{Condvar, Mutex};
 use object::target::TargetError;
+use parking_lot::{Condvar, Mutex};
 use policy::TargetId;
 use policy::cluster::Node;
 use policy::cluster::share::Created;
@@ -48,7 +48,7 @@ pub(super) struct Right {
 }
 
 /// Hold to which the state in memory belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Basis {
     node: Node,
     number: u64,
@@ -128,11 +128,11 @@ impl State {
 
 impl Held {
     /// Records that the file has no inode any more. Unless memory `keeps` the layout, operations fail that need more than
-    /// the present hold.
-    fn note_removal(&self, keeps: bool) {
+    /// the present hold. Whether a record was created before is unknown, unless the inode is `surely` gone.
+    fn note_removal(&self, keeps: bool, surely: bool) {
         let mut state = self.state.lock();
         (state.removed, state.loaded) = (true, state.loaded.filter(|_| keeps));
-        state.change.outcome.get_or_insert(Some(Created::Exists { mine: false }));
+        state.change.outcome.get_or_insert(surely.then_some(Created::Exists { mine: false }));
         drop(state);
         self.wake();
     }
@@ -219,7 +219,7 @@ impl File {
                 match self.follow(&right, usage) {
                     Ok(()) => return Ok(right),
                     // The hold may be that of a removed file whose inode number this one has.
-                    Err(Error::BadLayout(_)) if !std::mem::replace(&mut forgotten, true) => {
+                    Err(Error::BadLayout(_)) if self.is_settled() && !std::mem::replace(&mut forgotten, true) => {
                         holds.feed(node, Event::Gone(self.key()));
                     }
                     Err(error) if self.is_acknowledged(holds, &right)? => return Err(error),
@@ -248,6 +248,11 @@ impl File {
         self.holds().iter().for_each(|holds| holds.set_rest(self, true));
     }
 
+    /// Whether nothing is left to be set or cut later.
+    fn is_settled(&self) -> bool {
+        self.held.state.lock().is_settled()
+    }
+
     /// Whether the file is only kept in memory. Another node may have moved it since its last use.
     pub(super) fn rests(&self) -> bool {
         self.held.rests.load(Ordering::Acquire)
@@ -271,10 +276,11 @@ impl File {
         nodes::is_acknowledged(|| holds.finish(self.key(), right))
     }
 
-    /// Loads the state in memory for a right, unless it belongs to the same hold already.
+    /// Loads the state in memory for a right, unless it belongs to the same hold already. One of a later hold or
+    /// generation stays: the right was overtaken.
     fn follow(&self, right: &Right, usage: Use) -> Result<()> {
         let _record = self.record.lock();
-        if self.held.state.lock().basis == Some(right.basis()) {
+        if self.held.state.lock().basis >= Some(right.basis()) {
             return Ok(());
         }
         let is_new = self.holds().is_some_and(|holds| holds.take_new(self.key()));
@@ -336,6 +342,7 @@ impl File {
         if is_new {
             let Record { stamp, layout } = self.base(generation)?;
             if loaded != Some((generation, stamp)) {
+                tracing::trace!(key = self.key(), generation, stamp, ?loaded, "layout loaded");
                 self.install(layout)?;
                 loaded = Some((generation, stamp));
             }
@@ -471,36 +478,6 @@ impl File {
     /// Settles the file if a node that is over has left a claim or a size: an exclusive hold is granted only then.
     pub(crate) fn settle_left(&self) -> Result<()> {
         self.holds().map_or(Ok(()), |holds| self.right_within(SETTLE_MAX, holds, Use::Alone).map(drop))
-    }
-
-    /// Begins a copy under a hold, or under a kept claim: the content changes only through this node while it is valid.
-    pub(super) fn begin_copy(&self) -> Result<()> {
-        let Some(holds) = self.holds() else { return Ok(()) };
-        let kept = self.held.state.lock().change.kept_claim();
-        let copied = match kept {
-            Some(claim) => Copied::UnderClaim(claim),
-            // Readers of other nodes may stay beside a hold for reading.
-            None => match self.right(holds, Use::Read)? {
-                right if right.permit.mode.caches() => Copied::UnderHold(right),
-                _ => Copied::UnderHold(self.right(holds, Use::Alone)?),
-            },
-        };
-        self.held.state.lock().change.copied = Some(copied);
-        Ok(())
-    }
-
-    /// Whether no other node changed the file since `begin_copy`.
-    pub(super) fn is_copy_good(&self) -> Result<bool> {
-        let Some(holds) = self.holds() else { return Ok(true) };
-        let (copied, kept) = {
-            let state = self.held.state.lock();
-            (state.change.copied, state.change.kept_claim())
-        };
-        match copied {
-            None => Ok(false),
-            Some(Copied::UnderClaim(claim)) => Ok(kept == Some(claim)),
-            Some(Copied::UnderHold(right)) => self.is_acknowledged(holds, &right),
-        }
     }
 
     /// Whether a mirror in sync is the only one.

@@ -84,11 +84,11 @@ impl File {
     fn write_in_shared_stub(self: &Arc<Self>, offset: u64, data: &[u8]) -> Option<Result<()>> {
         let end = Self::check_range(offset, data.len() as u64).ok()?;
         let _io = self.io.try_read()?;
+        let right = self.may_write(end)?;
         let view = self.view();
         if data.is_empty() || view.layout.is_some() || self.is_guarded() || self.may_reach(end).is_err() {
             return None;
         }
-        let right = self.may_write(end)?;
         let written = self.write_in(&view, offset, data);
         self.forget(offset, data.len() as u64);
         (written.is_ok() && self.may_acknowledge(&right).ok()?).then_some(Ok(()))
@@ -154,11 +154,11 @@ impl File {
     pub fn write_inline(self: &Arc<Self>, offset: u64, data: &[u8], request: Arc<dyn OnDeadline>) -> InlineWrite {
         let Ok(end) = Self::check_range(offset, data.len() as u64) else { return InlineWrite::NotNow };
         let Some(io) = self.io.try_read_arc() else { return InlineWrite::NotNow };
+        let Some(right) = self.may_write(end) else { return InlineWrite::NotNow };
         let view = self.view();
         if data.is_empty() || !self.is_unobstructed(&view, end) || !self.surely_reaches(end) {
             return InlineWrite::NotNow;
         }
-        let Some(right) = self.may_write(end) else { return InlineWrite::NotNow };
         let Some(layout) = &view.layout else { return InlineWrite::NotNow };
         let [mirror] = layout.mirrors.as_slice() else { return InlineWrite::NotNow };
         let mut pieces = mirror.pieces(0, offset, data.len() as u64);

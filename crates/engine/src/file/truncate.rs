@@ -171,7 +171,8 @@ impl File {
             // A missing object had no byte of the file: create it again, empty. If it exists after all, it is emptied.
             // A file that is being emptied gets new objects instead.
             let emptied = size == 0 && old > 0;
-            let is_lost = keep == 0 && !emptied && cut == Err(TargetError::Io(Errno::NOENT));
+            let is_missing = keep == 0 && !emptied && cut == Err(TargetError::Io(Errno::NOENT));
+            let is_lost = is_missing && self.holds().is_none_or(|holds| holds.shows_all_names());
             let cut = if is_lost { slot.make_empty(&self.pool) } else { cut };
             if cut.is_ok() {
                 self.pool.lost.cut(slot.id.0, keep);

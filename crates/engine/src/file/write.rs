@@ -65,8 +65,9 @@ impl File {
                 if self.is_guarded() {
                     continue; // a source or checksums were added since `ready_to_modify`
                 }
-                let view = self.view();
+                // The view is at least as new as the right, or the right ends.
                 let Some(right) = self.may_write(end) else { continue };
+                let view = self.view();
                 match self.obstacle(&view, end) {
                     None => {
                         let written = self.write_in(&view, offset, data);

@@ -196,6 +196,15 @@ impl Stub for FdStub {
         self.set_plain_layout(layout)
     }
 
+    fn renew(&self) -> Result<()> {
+        let lost = self.fd();
+        let access = if is_writable(&lost) { OFlags::RDWR } else { OFlags::RDONLY };
+        let fd = fs::open(descriptor_path(&lost), access | OFlags::CLOEXEC, Mode::empty())?;
+        leave_access_time(&fd);
+        *self.fd.write() = Arc::new(fd);
+        Ok(())
+    }
+
     fn source(&self) -> Result<Option<String>> {
         let Some(value) = self.unless_removed(self.attribute(SOURCE_ATTRIBUTE), None)? else { return Ok(None) };
         String::from_utf8(value).map(Some).map_err(|_| Error::Invalid("the source record is not text".into()))

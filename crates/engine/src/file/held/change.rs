@@ -7,6 +7,7 @@
 //! ```
 //! The claim ends with the publication. So the caller publishes once, as its last step.
 
+use super::steps::Publication;
 use super::{Holds, Right, WAIT_MAX};
 use crate::file::nodes::{Exclusive, Outcome, holds_lease};
 use crate::file::{File, View};
@@ -28,8 +29,8 @@ pub(super) struct Change {
     pub kept: bool,
     /// Right under which the file is copied.
     pub copied: Option<Copied>,
-    /// Record that is being created, with its generation.
-    pub publishing: Option<(u64, Record)>,
+    /// Record that is being created.
+    pub publishing: Option<(Publication, Record)>,
     /// Layout to be published.
     pub next: Option<Layout>,
     /// Generation that was settled under the present claim.
@@ -174,6 +175,36 @@ impl File {
         }
     }
 
+    /// Begins a copy under a hold, or under a kept claim: the content changes only through this node while it is valid.
+    pub(in crate::file) fn begin_copy(&self) -> Result<()> {
+        let Some(holds) = self.holds() else { return Ok(()) };
+        let kept = self.held.state.lock().change.kept_claim();
+        let copied = match kept {
+            Some(claim) => Copied::UnderClaim(claim),
+            // Readers of other nodes may stay beside a hold for reading.
+            None => match self.right(holds, Use::Read)? {
+                right if right.permit.mode.caches() => Copied::UnderHold(right),
+                _ => Copied::UnderHold(self.right(holds, Use::Alone)?),
+            },
+        };
+        self.held.state.lock().change.copied = Some(copied);
+        Ok(())
+    }
+
+    /// Whether no other node changed the file since `begin_copy`.
+    pub(in crate::file) fn is_copy_good(&self) -> Result<bool> {
+        let Some(holds) = self.holds() else { return Ok(true) };
+        let (copied, kept) = {
+            let state = self.held.state.lock();
+            (state.change.copied, state.change.kept_claim())
+        };
+        match copied {
+            None => Ok(false),
+            Some(Copied::UnderClaim(claim)) => Ok(kept == Some(claim)),
+            Some(Copied::UnderHold(right)) => self.is_acknowledged(holds, &right),
+        }
+    }
+
     /// Whether the layout may be changed: the caller has `io` and the claim.
     pub(in crate::file) fn may_publish(&self) -> bool {
         self.io.is_locked_exclusive() && matches!(self.held.state.lock().change.stage, Stage::Granted(..))
@@ -187,6 +218,8 @@ impl File {
             new.generation = generation;
             (state.change.stage, state.change.kept) = (Stage::Publishing, false);
             (state.change.next, state.change.outcome) = (Some(new.clone()), None);
+            // A step of an earlier number that ends late has no outcome for this change.
+            state.change.publishing = None;
             node
         };
         // If the lease ended before, other nodes may have treated the new objects as orphans.
@@ -208,15 +241,16 @@ impl File {
         if state.removed && created != Created::Yes {
             return Ok(Outcome::Not(Errno::STALE.into()));
         }
-        if let Some((of, record)) = state.looked.as_ref().filter(|_| created == Created::Yes)
-            && *of == new.generation
-        {
-            let (generation, stamp) = (*of, record.stamp);
-            state.loaded = Some((generation, stamp));
-            state.basis.iter_mut().for_each(|basis| basis.generation = generation);
-        }
+        let stamp = state.looked.as_ref().filter(|(of, _)| *of == new.generation).map(|(_, record)| record.stamp);
         drop(state);
-        Ok(self.outcome_of(self.pool.cluster.get(), node, created))
+        let outcome = self.outcome_of(self.pool.cluster.get(), node, created);
+        // Otherwise the view stays that of the generation before.
+        if let (Outcome::Happened, Some(stamp)) = (&outcome, stamp) {
+            let mut state = self.held.state.lock();
+            state.loaded = Some((new.generation, stamp));
+            state.basis.iter_mut().for_each(|basis| basis.generation = new.generation);
+        }
+        Ok(outcome)
     }
 
     fn await_publication(&self, holds: &Holds, node: Node) -> Option<Created> {

@@ -224,7 +224,7 @@ impl Holds {
     }
 
     /// Whether an object that is not found is lost.
-    pub(super) fn shows_all_names(&self) -> bool {
+    pub(in crate::file) fn shows_all_names(&self) -> bool {
         self.port.shows_all_names().unwrap_or(false)
     }
 
@@ -321,6 +321,7 @@ impl Holds {
     pub(super) fn feed(&self, node: Node, event: Event) {
         let mut inner = self.inner.lock();
         if inner.node == node {
+            tracing::trace!(%node, ?event, "event of a holder");
             let key = event.key();
             inner.machine.handle(self.port.now(), event);
             let mut old = self.carry(&mut inner);
@@ -336,6 +337,7 @@ impl Holds {
     fn carry(&self, inner: &mut Inner) -> Old {
         let mut old = Old::default();
         while let Some(action) = inner.machine.poll() {
+            tracing::trace!(node = %inner.node, ?action, "action of a holder");
             if let Action::Ask { key: Some(key), .. } | Action::Step { key, .. } = &action
                 && !inner.busy.contains_key(key)
                 && let Some(file) = Holds::file(inner, *key)
@@ -386,8 +388,11 @@ impl Holds {
         let pushed = self.steps.push(move || match file.step(&this, node, step) {
             Stepped::Event(event) => this.feed(node, event),
             Stepped::Again if !this.ends(node) => {
-                std::thread::sleep(STEP_AGAIN);
-                this.push_step(node, file, step);
+                let again = this.clone();
+                let repeated = this.steps.at(Instant::now() + STEP_AGAIN, move || again.push_step(node, file, step));
+                if let Err(error) = repeated {
+                    tracing::debug!("a step of a hold is not repeated: {error}");
+                }
             }
             Stepped::Again | Stepped::Later => {}
         });

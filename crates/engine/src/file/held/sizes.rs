@@ -171,7 +171,8 @@ impl Holds {
             };
             let settled = node.map_or(Ok(true), |node| file.settle_held(self, node));
             drop(io);
-            let lost = node.is_none_or(|node| !self.is_under(node));
+            let is_gone = settled.as_ref().is_err_and(|error| file.is_gone(self, error));
+            let lost = is_gone || node.is_none_or(|node| !self.is_under(node));
             if !lost && !matches!(settled, Ok(true)) {
                 tracing::debug!(?settled, "the size of a file is not in its stub for now");
                 file.defer(self, |_| ());

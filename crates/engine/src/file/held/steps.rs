@@ -23,12 +23,22 @@ const DRAIN_MAX: Duration = Duration::from_millis(50);
 
 /// Layout whose objects beyond the size are new, for the publication after a settlement.
 pub(super) struct Sealed {
-    generation: u64,
+    /// Node and generation of the publication.
+    by: (Node, u64),
     layout: Layout,
     new: Vec<ObjectId>,
     /// Objects that lie beyond the size as a whole.
     old: Vec<Object>,
     _making: Vec<BeingMade>,
+}
+
+/// A publication by a number of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Publication {
+    node: Node,
+    generation: u64,
+    changed: bool,
+    sealed: bool,
 }
 
 /// End of a step.
@@ -76,6 +86,8 @@ impl File {
     /// Carries out a step.
     pub(super) fn step(&self, holds: &Holds, node: Node, step: Step) -> Stepped {
         let key = self.key();
+        // The record of an earlier attempt without an answer may exist.
+        let tried = self.held.state.lock().change.publishing.is_some();
         let done = |done: Result<bool>| done.map(|done| Event::Done(key, done));
         let event = match step {
             Step::Pointer => self.find_pointer(node).map(|found| Event::Found(key, found)),
@@ -105,15 +117,17 @@ impl File {
                 done(Ok(false))
             }
             Step::Publish { generation, changed, sealed } => {
-                self.publish_record(holds, node, generation, changed, sealed).map(|made| Event::Published(key, made))
+                let publication = Publication { node, generation, changed, sealed };
+                self.publish_record(holds, publication).map(|made| Event::Published(key, made))
             }
             Step::Point(generation) => done(self.point_at(generation).map(|()| true)),
             Step::Tidy(generation) => done(self.stub.remove_records(generation).map(|()| true)),
         };
         match event {
             Ok(event) => Stepped::Event(event),
-            Err(error) if error.is_gone() => {
-                self.held.note_removal(matches!(step, Step::Publish { changed: true, .. }));
+            Err(error) if self.is_gone(holds, &error) => {
+                let surely = !tried || self.stub.is_removed();
+                self.held.note_removal(matches!(step, Step::Publish { changed: true, .. }), surely);
                 Stepped::Event(Event::Gone(key))
             }
             // Neither the pointer nor an old record is needed.
@@ -125,6 +139,17 @@ impl File {
                 tracing::debug!(?step, "a step of a hold is repeated: {error}");
                 Stepped::Again
             }
+        }
+    }
+
+    /// Whether an error shows that the inode is gone, and not only hidden while a server of the shared file system is
+    /// away. A descriptor that was lost with a server is renewed.
+    pub(super) fn is_gone(&self, holds: &Holds, error: &Error) -> bool {
+        let is_gone = |done: Result<()>| holds.shows_all_names() && done.is_err_and(|error| error.is_gone());
+        match error.errno() {
+            Errno::BADFD => is_gone(self.stub.renew()),
+            _ if error.is_gone() => self.stub.is_removed() || is_gone(self.stub.size().map(drop)),
+            _ => false,
         }
     }
 
@@ -238,10 +263,18 @@ impl File {
         };
         self.stub_changed();
         // Objects that did not answer stay: they may have bytes that no other object shows.
-        let sealed = if whole { self.seal(&view, generation, size)? } else { None };
+        let sealed = if whole { self.seal(&view, (node, generation), size)? } else { None };
         let mut state = self.held.state.lock();
-        (state.sealed, state.change.settled) = (sealed, Some(generation));
+        let stale = std::mem::replace(&mut state.sealed, sealed);
+        (state.change.settled, state.change.publishing) = (Some(generation), None);
+        drop(state);
+        self.doubt_sealed(stale);
         Ok(())
+    }
+
+    /// A record that was not seen may name the new objects.
+    fn doubt_sealed(&self, sealed: Option<Sealed>) {
+        sealed.iter().flat_map(|sealed| &sealed.new).for_each(|object| self.pool.making.doubt(*object));
     }
 
     /// Size of the file as its objects show it.
@@ -280,20 +313,26 @@ impl File {
     }
 
     /// An object that is not found may be there while its target is in doubt, or the shared file system hides names.
-    fn answered(&self, holds: &Holds, slot: &Slot, error: &TargetError) -> Answered {
+    fn answered(&self, holds: &Holds, slot: &Arc<Slot>, error: &TargetError) -> Answered {
         let Ok(target) = slot.target(&self.pool) else { return Answered::Lost };
         match (target.state(), error) {
             // The stub got the size of such a file at once.
             _ if target.reach() == target::Reach::Elsewhere => Answered::Lost,
             (State::Failed, _) if target.is_failed_by_operator() => Answered::Lost,
             (State::Failed, _) => Answered::Failed(slot.target_id),
-            (State::Ok, TargetError::Io(Errno::NOENT)) if !target.in_doubt() && holds.shows_all_names() => Answered::Lost,
+            (State::Ok, TargetError::Io(Errno::NOENT)) if !target.in_doubt() && holds.shows_all_names() => {
+                // The name may have been hidden when it was not found.
+                match slot.run(&self.pool, |h| h.len()) {
+                    Err(TargetError::Io(Errno::NOENT)) => Answered::Lost,
+                    _ => Answered::Later,
+                }
+            }
             _ => Answered::Later,
         }
     }
 
     /// A layout with new objects beyond the size; `None` if no segment reaches beyond.
-    fn seal(&self, view: &View, generation: u64, size: u64) -> Result<Option<Sealed>> {
+    fn seal(&self, view: &View, by: (Node, u64), size: u64) -> Result<Option<Sealed>> {
         let Some(layout) = &view.layout else { return Ok(None) };
         let mut made = NewObjects::new(&self.pool);
         let mut parts = Vec::new();
@@ -315,29 +354,29 @@ impl File {
         made.sync()?;
         let making = new.iter().map(|object| self.pool.making.begin(*object)).collect();
         made.leave();
-        Ok(Some(Sealed { generation, layout: Layout { generation, ..sealed }, new, old, _making: making }))
+        Ok(Some(Sealed { by, layout: sealed, new, old, _making: making }))
     }
 
     /// Creates the record of a generation.
-    fn publish_record(
-        &self,
-        holds: &Holds,
-        node: Node,
-        generation: u64,
-        changed: bool,
-        sealed: bool,
-    ) -> Result<Created> {
-        let record = self.record_to_publish(holds, node, generation, changed, sealed)?;
-        // The creation is the fence, so it needs no lease. Its result counts only for the present number.
+    fn publish_record(&self, holds: &Holds, publication: Publication) -> Result<Created> {
+        let Publication { node, generation, changed, .. } = publication;
+        let outdated = Ok(Created::Exists { mine: false });
         if !holds.is_under(node) {
-            return Ok(Created::Exists { mine: false });
+            return outdated;
         }
+        let record = self.record_to_publish(holds, publication)?;
+        // The creation is the fence, so it needs no lease. Its result counts only for the present number.
         let created = match self.stub.create_record(generation, &record)? {
             true => Some(Created::Yes),
             false => self.stub.record(generation)?.map(|there| Created::Exists { mine: there.stamp == record.stamp }),
         };
+        if !holds.is_under(node) {
+            return outdated;
+        }
         let mut state = self.held.state.lock();
-        state.change.publishing = None;
+        if state.change.publishing.take_if(|(of, _)| *of == publication).is_none() {
+            return outdated;
+        }
         let made = !matches!(created, None | Some(Created::Exists { mine: false }));
         let sealed = state.sealed.take();
         if made {
@@ -354,36 +393,30 @@ impl File {
         }
         drop(state);
         self.held.wake();
-        for Sealed { new, old, .. } in sealed.iter() {
-            match made {
-                // No other node holds the file under the claim.
-                true => old.iter().for_each(|object| self.pool.remove_object(object.target, object.id)),
-                false => new.iter().for_each(|object| self.pool.making.doubt(*object)),
+        match sealed {
+            // No other node holds the file under the claim.
+            Some(Sealed { old, .. }) if made => {
+                old.iter().for_each(|object| self.pool.remove_object(object.target, object.id));
             }
+            sealed => self.doubt_sealed(sealed),
         }
         Ok(created.unwrap_or(Created::Exists { mine: false }))
     }
 
-    /// The record of a publication under way: each attempt has the same.
-    fn record_to_publish(
-        &self,
-        holds: &Holds,
-        node: Node,
-        generation: u64,
-        changed: bool,
-        sealed: bool,
-    ) -> Result<Record> {
-        if let Some((of, record)) = &self.held.state.lock().change.publishing
-            && *of == generation
+    /// The record of a publication: each attempt has the same. Nothing that an earlier publication left belongs to it.
+    fn record_to_publish(&self, holds: &Holds, publication: Publication) -> Result<Record> {
+        let Publication { node, generation, changed, sealed } = publication;
+        let mut state = self.held.state.lock();
+        if let Some((of, record)) = &state.change.publishing
+            && *of == publication
         {
             return Ok(record.clone());
         }
-        let prepared = {
-            let mut state = self.held.state.lock();
-            let next = state.change.next.take().filter(|_| changed);
-            let sealed = state.sealed.as_ref().filter(|of| sealed && of.generation == generation);
-            next.or_else(|| sealed.map(|of| of.layout.clone()))
-        };
+        let next = state.change.next.take().filter(|_| changed);
+        let stale = state.sealed.take_if(|of| !sealed || of.by != (node, generation));
+        let prepared = next.or_else(|| state.sealed.as_ref().map(|of| of.layout.clone()));
+        drop(state);
+        self.doubt_sealed(stale);
         let layout = match prepared {
             None => self.base(generation - 1)?.layout,
             layout => layout,
@@ -391,7 +424,7 @@ impl File {
         let layout = layout.map(|layout| Layout { generation, ..layout });
         let record = Record { stamp: u64::from(node.0) << 32 | u64::from(holds.next_record()), layout };
         let mut state = self.held.state.lock();
-        state.change.publishing = Some((generation, record.clone()));
+        state.change.publishing = Some((publication, record.clone()));
         Ok(record)
     }
 
