@@ -35,10 +35,10 @@ pub(super) struct Sealed {
 /// A publication by a number of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Publication {
-    node: Node,
-    generation: u64,
-    changed: bool,
-    sealed: bool,
+    pub node: Node,
+    pub generation: u64,
+    pub changed: bool,
+    pub sealed: bool,
 }
 
 /// End of a step.
@@ -145,7 +145,12 @@ impl File {
     /// Whether an error shows that the inode is gone, and not only hidden while a server of the shared file system is
     /// away. A descriptor that was lost with a server is renewed.
     pub(super) fn is_gone(&self, holds: &Holds, error: &Error) -> bool {
-        let is_gone = |done: Result<()>| holds.shows_all_names() && done.is_err_and(|error| error.is_gone());
+        let is_gone = |done: Result<()>| {
+            let Err(error) = done else { return false };
+            // GlusterFS refuses to open some removed files in this way, too.
+            let is_refused = error.errno() == Errno::BADFD && self.is_settled();
+            (error.is_gone() || is_refused) && holds.shows_all_names()
+        };
         match error.errno() {
             Errno::BADFD => is_gone(self.stub.renew()),
             _ if error.is_gone() => self.stub.is_removed() || is_gone(self.stub.size().map(drop)),

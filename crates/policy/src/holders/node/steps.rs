@@ -129,18 +129,7 @@ impl Holder {
                     self.last += 1;
                 }
             }
-            Answer::Done | Answer::Session { .. } => {
-                file.task = match task {
-                    Task::Claim(Stage::Finish, claiming) if claiming.made => Task::Claim(Stage::Tidy, claiming),
-                    _ => Task::Idle,
-                };
-                if matches!(task, Task::Claim(Stage::Finish, claiming) if claiming.gives_up) {
-                    file.retry = Some(now + settle_again);
-                }
-                if task == Task::Lower {
-                    file.owes = None;
-                }
-            }
+            Answer::Done | Answer::Session { .. } => carried_out(file, now + settle_again),
         }
     }
 
@@ -266,6 +255,16 @@ impl Holder {
                 task
             }
         };
+    }
+}
+
+/// The table has carried out a request without a result. A settlement that this node gave up is not tried before `again`.
+fn carried_out(file: &mut File, again: Time) {
+    match std::mem::take(&mut file.task) {
+        Task::Claim(Stage::Finish, claiming) if claiming.made => file.task = Task::Claim(Stage::Tidy, claiming),
+        Task::Claim(Stage::Finish, claiming) if claiming.gives_up => file.retry = Some(again),
+        Task::Lower => file.owes = None,
+        _ => {}
     }
 }
 

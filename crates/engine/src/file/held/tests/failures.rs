@@ -1,5 +1,6 @@
 //! Lost leases, late publications, lost answers, and a store that is away.
 
+use super::super::steps::Publication;
 use super::*;
 use meta::stub::Record;
 use object::target::{Order, Reach};
@@ -283,4 +284,36 @@ fn the_stub_has_the_size_of_a_file_that_some_nodes_do_not_reach_at_once() {
     assert_eq!(b.file.size(), 20_000);
     let c = world.node(3);
     assert!(c.bytes() == expected(&[(1, 20_000)]));
+}
+
+/// [S-204]
+#[test]
+fn a_record_of_an_earlier_number_is_not_published_under_the_next() {
+    let (world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    a.file.settle().unwrap();
+    let (generation, layout) = world.newest();
+    let publication = Publication { node: Node(1), generation: generation + 1, changed: false, sealed: true };
+    let late = Record { stamp: 77, layout };
+    a.file.held.state.lock().change.publishing = Some((publication, late));
+    *a.member.standing.lock() = Standing::Lost;
+    world.shared.end(Node(1));
+    a.joins_again(3);
+    a.writes(0, 2, 10);
+    let made = world.stub.record(generation + 1).unwrap();
+    assert!(made.is_none_or(|record| record.stamp != 77));
+    assert!(b.bytes() == expected(&[(2, 10), (1, 19_990)]));
+}
+
+/// [S-203]
+#[test]
+fn a_right_that_was_overtaken_loads_no_older_layout() {
+    let (_world, a, b) = two();
+    a.writes(0, 1, 20_000);
+    let overtaken = a.file.right(&a.holds, Use::Read).unwrap();
+    a.moves();
+    let layout = a.file.layout();
+    a.file.follow(&overtaken, Use::Read).expect("the newer one stays");
+    assert_eq!(a.file.layout(), layout);
+    assert!(a.bytes() == b.bytes());
 }
