@@ -5,8 +5,8 @@
 -- ARGV  1 request  2 node  3 run  4 connection  5 duration of a session  6 time or ''  7... arguments
 --
 -- An entry: epoch, generation, flags, claim or -, holds. A claim is node:number:generation:connection, a hold is
--- node:mode:number:connection. Flags: 1 unsettled, 4 the generation is the newest, 8 a hold was registered that was not
--- shown. Modes: 0 Open, 1 Write, 2 Read, 3 Exclusive.
+-- node:mode:number:connection. Flags: 1 unsettled, 2 a hold was registered that was not shown, 4 the generation
+-- is the newest. Modes: 0 Open, 1 Write, 2 Read, 3 Exclusive.
 local request, node, link, session = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = tonumber(ARGV[6])
 if not now then
@@ -91,7 +91,7 @@ local function read(value, newest)
     entry.holds, entry.claim, entry.unsettled = {}, nil, left or suspect
   else
     entry.generation, entry.unsettled = tonumber(words[2]), left
-    entry.newest, entry.reclaimed = flags % 8 >= 4, flags >= 8
+    entry.newest, entry.reclaimed = flags >= 4, flags % 4 >= 2
   end
   return entry
 end
@@ -113,7 +113,7 @@ local function put(key, entry)
     redis.call('HSET', KEYS[5], key, text(now) .. ' ' .. (entry.newest and text(entry.generation) or '-'))
     return
   end
-  local flags = (entry.unsettled and 1 or 0) + (entry.newest and 4 or 0) + (entry.reclaimed and 8 or 0)
+  local flags = (entry.unsettled and 1 or 0) + (entry.reclaimed and 2 or 0) + (entry.newest and 4 or 0)
   local claim = entry.claim
   local words = {text(entry.epoch), text(entry.generation), text(flags), '-'}
   if claim then words[4] = string.format('%d:%d:%d:%d', claim.node, claim.number, claim.generation, claim.link) end
