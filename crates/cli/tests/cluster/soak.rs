@@ -1,7 +1,8 @@
 //! An ordinary user changes files on all nodes, by a seed, while daemons freeze and die, targets are drained and Redis stops.
 //!
 //! The test takes seconds. The long form (`tests/soak-cluster.sh`, `ENTREPOT_MINUTES`) also cuts hosts off, kills
-//! bricks, and puts Redis back to what it had on disk a while ago.
+//! bricks, and puts Redis back to what it had on disk a while ago. `ENTREPOT_DISTURBANCES` names the ones to draw from,
+//! as in `cut,cut,killed`.
 
 mod files;
 
@@ -12,6 +13,7 @@ use crate::real::{err, until_within};
 use crate::volume::{NODES, Node, Shared, TARGETS, are_in_order, is_well};
 use crate::writers::Writers;
 use crate::{audit, ceph, gluster};
+use clap::ValueEnum;
 use files::Known;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -30,6 +32,32 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub fn wanted() -> Option<Duration> {
     let minutes = std::env::var("ENTREPOT_MINUTES").ok()?;
     Some(Duration::from_secs(60 * minutes.parse::<u64>().expect("ENTREPOT_MINUTES is a number")))
+}
+
+/// Disturbance of the nodes, or of what connects them.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Kind {
+    Drained,
+    Frozen,
+    Killed,
+    Redis,
+    Cut,
+    Brick,
+    OldRedis,
+}
+
+/// Kinds to draw from, each as often as it is drawn.
+fn kinds() -> Vec<Kind> {
+    use Kind::{Brick, Cut, Drained, Frozen, Killed, OldRedis, Redis};
+    if let Ok(names) = std::env::var("ENTREPOT_DISTURBANCES") {
+        return names.split(',').map(|name| Kind::from_str(name, true).expect("a disturbance")).collect();
+    }
+    let mut kinds = vec![Drained, Drained, Drained, Frozen, Frozen, Killed, Killed, Redis];
+    // A cut host and a dead brick cost many seconds each.
+    if wanted().is_some() && !ceph::is_wanted() {
+        kinds.extend([Cut, Brick, OldRedis]);
+    }
+    kinds
 }
 
 /// State that the workers share.
@@ -86,13 +114,11 @@ fn all_reach(nodes: &[Node<'_>], reached: &str) {
 
 /// Disturbs the nodes, or what connects them, in one way, and ends the disturbance. In the directory `reached` of the shared
 /// file system a host creates files to see whether it reaches each brick again.
-fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, random: &mut Random) -> String {
+fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, kinds: &[Kind], random: &mut Random) -> String {
     let victim = random.below(3) as usize;
-    // A cut host and a dead brick cost many seconds each.
-    let kinds = if wanted().is_some() && !ceph::is_wanted() { 11 } else { 8 };
-    match random.below(kinds) {
-        0..3 => moves(nodes, random),
-        3 | 4 => {
+    match random.one_of(kinds) {
+        Kind::Drained => moves(nodes, random),
+        Kind::Frozen => {
             let order = (victim + 1 + random.below(2) as usize) % 3;
             let target = format!("target{}", 1 + random.below(TARGETS as u64));
             nodes[order].ok(&["target", "drain", &target, "--no-wait"]);
@@ -101,7 +127,7 @@ fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, random: &mut Random
             is_well(nodes);
             format!("{} frozen for {long:.1?} beside a drain of {target}", nodes[victim].name())
         }
-        5 | 6 => {
+        Kind::Killed => {
             let target = format!("target{}", 1 + random.below(TARGETS as u64));
             nodes[random.below(3) as usize].ok(&["target", "drain", &target, "--no-wait"]);
             std::thread::sleep(Duration::from_millis(random.below(300)));
@@ -111,7 +137,7 @@ fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, random: &mut Random
             is_well(nodes);
             format!("{} killed beside a drain of {target}", nodes[victim].name())
         }
-        8 => {
+        Kind::Cut => {
             let host = nodes[victim].host;
             let long = Duration::from_millis(1000 + random.below(9000));
             files::set_apart(&nodes[victim], true);
@@ -123,7 +149,7 @@ fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, random: &mut Random
             is_well(nodes);
             format!("host {} cut off for {long:.1?}", host.number)
         }
-        9 => {
+        Kind::Brick => {
             let brick = random.one_of(&gluster::BRICKS);
             let long = Duration::from_millis(1000 + random.below(4000));
             nodes.iter().for_each(|node| files::set_apart(node, true));
@@ -136,11 +162,11 @@ fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, random: &mut Random
             is_well(nodes);
             format!("{brick} away for {long:.1?}")
         }
-        kind => {
+        kind @ (Kind::Redis | Kind::OldRedis) => {
             hosts.kill_redis();
             let long = Duration::from_millis(random.below(4000));
             std::thread::sleep(long);
-            let is_old = kind == 10;
+            let is_old = kind == Kind::OldRedis;
             if is_old {
                 hosts.put_redis_back()
             } else {
@@ -163,7 +189,7 @@ fn disturb(hosts: &Hosts, nodes: &[Node<'_>], reached: &str, random: &mut Random
 #[test]
 fn what_was_acknowledged_stays_whatever_happens_to_nodes() {
     let Some(hosts) = hosts() else { return };
-    let (seed, long) = (seed(), wanted().unwrap_or(SHORT));
+    let (seed, long, kinds) = (seed(), wanted().unwrap_or(SHORT), kinds());
     let shared = Shared::of_all(&hosts);
     let nodes = shared.up();
     let reached = hosts.directory("soak-reached");
@@ -186,7 +212,7 @@ fn what_was_acknowledged_stays_whatever_happens_to_nodes() {
         let over = Over(&world.is_over);
         while began.elapsed() < long && !world.is_over.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(200 + random.below(1500)));
-            let what = disturb(&hosts, &nodes, &reached, &mut random);
+            let what = disturb(&hosts, &nodes, &reached, &kinds, &mut random);
             disturbed += 1;
             println!("{:6.1?}: {what}; {} steps so far", began.elapsed(), world.steps.load(Ordering::Relaxed));
         }

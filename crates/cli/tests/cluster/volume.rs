@@ -124,7 +124,9 @@ pub fn are_in_order(nodes: &[Node<'_>]) {
     };
     let began = std::time::Instant::now();
     while !in_order() {
-        assert!(began.elapsed().as_secs() < 30, "host {}: {found:#}\n{}", asked.host.number, asked.log());
+        let logs =
+            || nodes.iter().map(|node| format!("host {}:\n{}\n", node.host.number, node.log())).collect::<String>();
+        assert!(began.elapsed().as_secs() < 30, "by host {}: {found:#}\n{}", asked.host.number, logs());
     }
 }
 

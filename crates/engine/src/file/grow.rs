@@ -96,6 +96,7 @@ impl<'a> NewObjects<'a> {
         let slot = Arc::new(Slot::new(object));
         let making = self.pool.making.begin(object.id);
         let made = slot.target(self.pool)?.run(make);
+        tracing::trace!(object = %object.id, target = %object.target, made = ?made.as_ref().map(drop), "an object is made");
         if matches!(made, Err(TargetError::Io(Errno::EXIST))) {
             if let Some(Err(error)) = self.journal.map(|journal| journal(JournalNote::NotOurs(object))) {
                 tracing::error!("object {} is not part of this move, and stays in its journal: {error}", object.id);

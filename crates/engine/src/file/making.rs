@@ -56,6 +56,7 @@ impl Making {
 
     /// Registers an object that a layout may or may not name.
     pub(crate) fn doubt(&self, object: ObjectId) {
+        tracing::trace!(%object, "an object is in doubt");
         let mut objects = self.0.lock();
         objects.forget_old_doubts();
         objects.doubtful.insert(object, Instant::now());

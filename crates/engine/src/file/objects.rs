@@ -24,6 +24,7 @@ impl Pool {
         }
         self.lost.cut(object.0, 0);
         let removed = self.targets.get(target).map(|t| t.run(move |medium| medium.remove(object)));
+        tracing::trace!(%object, %target, ?removed, "an object is removed");
         let garbage = self.garbage.as_ref().filter(|_| !matches!(removed, Some(Ok(()))));
         if garbage.is_some_and(|state| state.garbage_add(&[(target, object)]).is_err()) {
             tracing::warn!(

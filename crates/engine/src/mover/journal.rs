@@ -147,7 +147,9 @@ impl Mover {
             let Some(target) = self.pool.targets.get(id) else { continue };
             let remove = |o: &ObjectId| {
                 let object = *o;
-                target.run(move |medium| medium.remove(object)).is_ok()
+                let removed = target.run(move |medium| medium.remove(object));
+                tracing::trace!(%object, target = %id, ?removed, "garbage is removed");
+                removed.is_ok()
             };
             let gone: Vec<ObjectId> = objects.into_iter().filter(remove).collect();
             gone.iter().for_each(|object| self.pool.lost.cut(object.0, 0));

@@ -9,6 +9,7 @@ use crate::Result;
 use meta::records;
 use policy::cluster::Node;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 const LAST: &str = "last.";
 
@@ -46,17 +47,23 @@ impl Nodes {
         Ok(())
     }
 
-    /// Dead nodes that neither came back nor were forgotten.
+    /// Dead nodes that neither came back nor were forgotten, also those that the leader has not recorded so far.
     pub fn dead(&self) -> Result<Vec<(Node, Info)>> {
         let members = self.known().members();
         let alive: Vec<String> = members.into_iter().filter_map(|node| Some(self.leases.info(node)?.own)).collect();
-        let records = self.state.records(RECORDS)?.into_iter().filter(|(key, _)| key.starts_with(LAST));
-        let died = |(_, bytes): (String, Vec<u8>)| {
-            let last: Last = serde_json::from_slice(&bytes).ok()?;
-            Some((Node(last.node), last.died?))
-        };
+        let records = self.state.records(RECORDS)?.into_iter().filter_map(|(key, bytes)| {
+            Some((key.strip_prefix(LAST)?.to_owned(), serde_json::from_slice::<Last>(&bytes).ok()?))
+        });
+        let mut lives: BTreeMap<String, Last> = records.collect();
+        for node in self.not_seen_off()? {
+            let Some(info) = self.leases.info_of_over(node) else { continue };
+            if lives.get(&info.own).is_none_or(|last| last.node < node.0) {
+                lives.insert(info.own.clone(), Last { node: node.0, died: Some(info) });
+            }
+        }
+        let died = |last: Last| Some((Node(last.node), last.died?));
         let mut dead: Vec<(Node, Info)> =
-            records.filter_map(died).filter(|(_, info)| !alive.contains(&info.own)).collect();
+            lives.into_values().filter_map(died).filter(|(_, info)| !alive.contains(&info.own)).collect();
         dead.sort_by_key(|(node, _)| *node);
         Ok(dead)
     }
