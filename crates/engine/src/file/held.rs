@@ -12,11 +12,13 @@
 mod change;
 mod content;
 mod driver;
+mod port;
 mod sizes;
 mod steps;
 
 pub(super) use change::Turn;
-pub use driver::{Holds, Port};
+pub use driver::Holds;
+pub use port::Port;
 
 use super::{File, View, check_inline, nodes, target_error};
 use crate::{Error, Result};

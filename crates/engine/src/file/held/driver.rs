@@ -7,8 +7,8 @@
 //! A result counts only for the node number that requested it. Under a new number the node starts with a new machine,
 //! and registers its open files again.
 
-use super::Right;
 use super::steps::Stepped;
+use super::{Port, Right};
 use crate::Result;
 use crate::file::{Cluster, File};
 use object::workers::{self, Workers};
@@ -35,25 +35,6 @@ const RELEASE_MAX: Duration = Duration::from_secs(3);
 /// Pause before a step that could not end is tried again.
 const STEP_AGAIN: Duration = Duration::from_millis(10);
 
-/// Access to the store and to other nodes.
-pub trait Port: Send + Sync {
-    /// Clock that runs on while the machine sleeps.
-    fn now(&self) -> Time;
-    /// Sends a request to the table of holders.
-    fn ask(&self, caller: Caller, request: &Request) -> Result<Answer>;
-    /// Connects to the store, and returns its run.
-    fn connect(&self) -> Result<Run>;
-    /// Lists the nodes that are not over. The list begins after the call.
-    fn members(&self) -> Result<BTreeSet<Node>>;
-    /// Whether a listing so far has shown that a node is over. Lists nothing: with many nodes, few of them list often.
-    fn was_over(&self, node: Node) -> bool;
-    /// Whether the shared file system shows all names. One of its servers may be away; then it hides names without an
-    /// error.
-    fn shows_all_names(&self) -> Result<bool>;
-    /// Requests another node to lower a hold. The message may get lost.
-    fn recall(&self, node: Node, key: u64, number: u64, mode: Mode);
-}
-
 /// Work of the session thread.
 enum Task {
     Connect,
@@ -73,7 +54,7 @@ struct Inner {
     ends: bool,
 }
 
-/// Files that are dropped once the lock is free, since a dropped file sends an event.
+/// Files to let go once the lock is free, since a dropped file sends an event.
 type Old = Vec<Arc<File>>;
 
 /// The holds of this node.
@@ -116,7 +97,8 @@ impl Holds {
             behind: Mutex::default(),
             made: AtomicU32::new(0),
         });
-        drop(holds.carry(&mut holds.inner.lock()));
+        let old = holds.carry(&mut holds.inner.lock());
+        holds.let_go(old);
         let this = Arc::downgrade(&holds);
         holds.session.start("holds", move || while this.upgrade().is_some_and(|holds| holds.serve()) {});
         Ok(holds)
@@ -254,16 +236,24 @@ impl Holds {
                 inner.files.iter().filter_map(|(key, file)| Some((*key, file.upgrade()?))).collect();
             let busy = std::mem::take(&mut inner.busy);
             (inner.node, inner.machine) = (me, Holder::new(self.config, me));
-            let mut old = vec![self.carry(&mut inner)];
+            let mut old = self.carry(&mut inner);
             for (key, _) in files.iter().filter(|(_, file)| !file.rests()) {
                 inner.machine.handle(self.port.now(), Event::Opened(*key));
-                old.push(self.carry(&mut inner));
+                old.extend(self.carry(&mut inner));
             }
             drop(inner);
             files.iter().for_each(|(_, file)| file.held.wake());
-            drop((old, busy));
+            self.let_go(old.into_iter().chain(busy.into_values()).chain(files.into_iter().map(|(_, file)| file)));
         }
         Ok(me)
+    }
+
+    /// Drops files. The last user of a file syncs its objects, which may take long; the session never waits for that.
+    fn let_go(&self, old: impl IntoIterator<Item = Arc<File>>) {
+        for last in old.into_iter().filter_map(Arc::into_inner) {
+            let last = Box::new(last);
+            drop(self.steps.push(move || drop(last))); // a pool that has ended drops it here
+        }
     }
 
     /// A file is in use. `began`: begin of its creation by this node.
@@ -290,7 +280,7 @@ impl Holds {
             inner.machine.handle(self.port.now(), if rests { Event::Closed(key) } else { Event::Opened(key) });
             let old = self.carry(&mut inner);
             drop(inner);
-            drop(old);
+            self.let_go(old);
         }
     }
 
@@ -329,7 +319,7 @@ impl Holds {
                 old.extend(inner.busy.remove(&key));
             }
             drop(inner);
-            drop(old);
+            self.let_go(old);
         }
     }
 
@@ -440,10 +430,8 @@ impl Holds {
             return true;
         }
         if inner.machine.next_deadline().is_some_and(|at| at <= now) {
-            inner.machine.handle(now, Event::Tick);
-            let old = self.carry(&mut inner);
             drop(inner);
-            drop(old);
+            self.feed(node, Event::Tick);
             inner = self.inner.lock();
         }
         if inner.connect_at.is_some_and(|at| Instant::now() >= at) {
@@ -454,6 +442,8 @@ impl Holds {
             self.rest(&mut inner);
             return true;
         };
+        // Another thread may have begun under a new number in between.
+        let node = inner.node;
         drop(inner);
         self.act(node, task);
         true
