@@ -327,6 +327,23 @@ fn draining_empties_a_target_and_says_how_far_it_is() {
     assert_eq!(world.life.mover.progress().list()[0].verb, "replace target");
 }
 
+/// [S-033]
+#[test]
+fn a_restored_target_keeps_the_files_that_were_not_moved_so_far() {
+    let world = world(1);
+    let file = world.life.file.clone();
+    let target = TargetId(0);
+    let order = |order| world.life.pool.targets.operate(target, order).expect("known");
+    order(object::target::Order::Drain);
+    let walk = || Ok(Box::new([file.clone(), file.clone()].into_iter().map(Ok)) as engine::mover::Walk<'_>);
+    let drained = world.life.mover.drain(target, walk, |progress| {
+        if progress.files == 1 {
+            order(object::target::Order::Restore);
+        }
+    });
+    assert!(drained.is_err_and(|error| error.to_string().contains("restored")));
+}
+
 /// [S-155]
 #[test]
 fn what_a_target_does_not_know_of_yet_is_moved_too() {

@@ -3,6 +3,7 @@
 use super::Mover;
 use crate::file::File;
 use crate::{Error, Result};
+use object::target::State;
 use policy::TargetId;
 use policy::layout::Reason;
 use std::sync::Arc;
@@ -98,6 +99,9 @@ impl Mover {
             report(progress);
             if *self.stopped.lock() {
                 return Err(Error::Busy("the mover is stopped".into()));
+            }
+            if self.pool.targets.get(target).is_some_and(|target| target.state() == State::Ok) {
+                return Err(Error::Busy("the target was restored".into()));
             }
         }
         Ok(failure)

@@ -97,6 +97,11 @@ pub fn drain(core: &Arc<Core>, caller: &Caller, name: &str, wait: bool, out: &mu
              `entrepot target remove {name}` forgets it",
             show_count(objects.len() as u64, "object")
         ))),
+        Ok(_) if target.state() == State::Ok => {
+            Err(Problem::new(exit::INCOMPLETE, format!("target {name} was restored before it was empty"))
+                .so("files lie on it and will be placed on it")
+                .try_this(format!("`entrepot target drain {name}` goes on")))
+        }
         Ok(objects) => Err(Problem::new(
             exit::INCOMPLETE,
             format!("target {name} still holds {}", show_count(objects.len() as u64, "object")),
