@@ -331,6 +331,7 @@ impl Cluster for Nodes {
         let own = self.epoch();
         let last = others.iter().flatten().copied().max().unwrap_or(0).max(own);
         // A node that just joined may not have been seen, and one with an unreadable text may have any epoch.
-        epoch != own && (epoch > last || others.iter().any(|other| other.is_none_or(|other| other == epoch)))
+        let may_be_new = || epoch > last && !self.leases.is_of_over(epoch);
+        epoch != own && (others.iter().any(|other| other.is_none_or(|other| other == epoch)) || may_be_new())
     }
 }

@@ -51,7 +51,7 @@ pub struct NewObjects<'a> {
 struct Made {
     slot: Arc<Slot>,
     discard: bool,
-    _making: BeingMade,
+    making: BeingMade,
 }
 
 impl<'a> NewObjects<'a> {
@@ -104,7 +104,7 @@ impl<'a> NewObjects<'a> {
             return made.map(drop);
         }
         // The object may exist even after a missed deadline, so it is recorded before the result is known.
-        self.made.push(Made { slot: slot.clone(), discard: true, _making: making });
+        self.made.push(Made { slot: slot.clone(), discard: true, making });
         slot.set_handle(made?);
         slot.set_durable(false);
         Ok(())
@@ -207,16 +207,21 @@ impl<'a> NewObjects<'a> {
         self.made.is_empty()
     }
 
-    /// Leaves the objects in place: another owner is responsible for them.
-    pub fn leave(&mut self) {
-        self.made.clear();
+    /// Leaves the objects in place: another owner is responsible for them. Until the result is dropped they count as
+    /// under construction.
+    pub fn leave(&mut self) -> Vec<BeingMade> {
+        self.made.drain(..).map(|made| made.making).collect()
     }
 
     fn discard(&mut self, from: usize) {
         for made in self.made.drain(from..) {
-            // If the answer is unknown, a layout may name the object; a check of the volume finds it.
-            if made.discard && File::may_discard(self.pool, made.slot.id) {
+            if !made.discard {
+                continue;
+            }
+            if File::may_discard(self.pool, made.slot.id) {
                 made.slot.remove(self.pool);
+            } else {
+                self.pool.making.leave_behind();
             }
         }
     }

@@ -7,15 +7,20 @@ use parking_lot::Mutex;
 use policy::ObjectId;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time in which a layout may still appear that names an object in doubt; a check of the volume finds the rest. A
-/// guess: a file system doesn't execute an abandoned call minutes later.
+/// Time in which a layout may still appear that names an object in doubt; after it the leader searches for those that
+/// none names. A guess: a file system doesn't execute an abandoned call minutes later.
 const DOUBT: Duration = Duration::from_secs(600);
 
 /// The objects under construction. See the module.
 #[derive(Debug, Default)]
-pub struct Making(Mutex<Objects>);
+pub struct Making {
+    objects: Mutex<Objects>,
+    /// Whether objects without an owner may have been left.
+    left_behind: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Objects {
@@ -32,24 +37,30 @@ pub struct BeingMade {
     object: ObjectId,
 }
 
-impl Objects {
-    fn forget_old_doubts(&mut self) {
-        self.doubtful.retain(|_, since| since.elapsed() < DOUBT);
+impl BeingMade {
+    #[cfg(test)]
+    pub(crate) fn object(&self) -> ObjectId {
+        self.object
+    }
+
+    /// From now on the object is also in doubt.
+    pub(crate) fn doubt(&self) {
+        self.among.doubt(self.object);
     }
 }
 
 impl Making {
     /// Registers an object before its creation.
     pub fn begin(self: &Arc<Self>, object: ObjectId) -> BeingMade {
-        self.0.lock().made.insert(object);
+        self.objects.lock().made.insert(object);
         BeingMade { among: self.clone(), object }
     }
 
     /// All objects under construction or in doubt. After ending expired nodes' claims, callers pass this node's epoch:
     /// objects of earlier epochs are not in doubt any more.
     pub(crate) fn objects(&self, epoch: Option<u32>) -> HashSet<ObjectId> {
-        let mut objects = self.0.lock();
-        objects.forget_old_doubts();
+        self.forget_old_doubts();
+        let objects = self.objects.lock();
         let doubtful = objects.doubtful.keys().filter(|object| epoch.is_none_or(|epoch| object.epoch() == epoch));
         objects.made.iter().chain(doubtful).copied().collect()
     }
@@ -57,19 +68,37 @@ impl Making {
     /// Registers an object that a layout may or may not name.
     pub(crate) fn doubt(&self, object: ObjectId) {
         tracing::trace!(%object, "an object is in doubt");
-        let mut objects = self.0.lock();
-        objects.forget_old_doubts();
-        objects.doubtful.insert(object, Instant::now());
+        self.objects.lock().doubtful.insert(object, Instant::now());
+    }
+
+    fn forget_old_doubts(&self) {
+        let doubtful = &mut self.objects.lock().doubtful;
+        let before = doubtful.len();
+        doubtful.retain(|_, since| since.elapsed() < DOUBT);
+        if doubtful.len() < before {
+            self.leave_behind();
+        }
+    }
+
+    /// Records that objects without an owner may have been left.
+    pub fn leave_behind(&self) {
+        self.left_behind.store(true, Ordering::Release);
+    }
+
+    /// Whether objects were left since the last call: the leader has to search for them.
+    pub fn take_left_behind(&self) -> bool {
+        self.forget_old_doubts();
+        self.left_behind.swap(false, Ordering::AcqRel)
     }
 
     /// Whether a layout may name the object, so that it must not be removed.
     pub(crate) fn is_doubtful(&self, object: ObjectId) -> bool {
-        self.0.lock().doubtful.get(&object).is_some_and(|since| since.elapsed() < DOUBT)
+        self.objects.lock().doubtful.get(&object).is_some_and(|since| since.elapsed() < DOUBT)
     }
 
     /// Removes objects from the doubtful ones: a layout names them, or none ever will.
     pub(crate) fn settled(&self, objects: impl Iterator<Item = ObjectId>) {
-        let doubtful = &mut self.0.lock().doubtful;
+        let doubtful = &mut self.objects.lock().doubtful;
         if !doubtful.is_empty() {
             objects.for_each(|object| {
                 doubtful.remove(&object);
@@ -80,7 +109,7 @@ impl Making {
 
 impl Drop for BeingMade {
     fn drop(&mut self) {
-        self.among.0.lock().made.remove(&self.object);
+        self.among.objects.lock().made.remove(&self.object);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::Result;
 use meta::state::JournalEntry;
 use policy::layout::Layout;
 use policy::{ObjectId, TargetId};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 
 /// Result of the recovery of the journal.
@@ -88,8 +88,10 @@ impl Mover {
             return Ok(0);
         }
         let cluster = self.pool.cluster.get();
-        let is_ours = |o: &ObjectId| cluster.is_none_or(|cluster| !cluster.may_be_used_by_another(o.epoch()));
         let garbage = self.state.garbage_of(target, usize::MAX >> 1)?;
+        let mut epochs: BTreeSet<u32> = garbage.iter().map(|object| object.epoch()).collect();
+        epochs.retain(|epoch| cluster.is_none_or(|cluster| !cluster.may_be_used_by_another(*epoch)));
+        let is_ours = |object: &ObjectId| epochs.contains(&object.epoch());
         let ours: Vec<_> = garbage.into_iter().filter(is_ours).map(|o| (target, o)).collect();
         let mut count = 0;
         for step in ours.chunks(GARBAGE_STEP) {

@@ -189,6 +189,10 @@ impl Mover {
             // After a failure to make the new record durable, a crash may reveal either record: the objects of both
             // are kept. The same holds when this node lost its lease at that time.
             Err(stop) if matches!(stop, Stop::Died(_) | Stop::Failed(Error::Elsewhere(_))) || replaced.get() => {
+                // Another node may have settled and forgotten the journal of this one.
+                if !matches!(self.entry_of(old.file), Ok(Some(_))) {
+                    self.pool.making.leave_behind();
+                }
                 made.leave();
                 Err(stop)
             }

@@ -185,6 +185,13 @@ impl Background {
             tracing::warn!("the list of durable new objects cannot be saved: {error}");
         }
         core.files.check_mapped();
+        if let Some(nodes) = &core.nodes
+            && core.pool.making.take_left_behind()
+            && let Err(error) = nodes.search_for_orphans_again()
+        {
+            tracing::debug!("objects that nobody answers for are searched later: {error}");
+            core.pool.making.leave_behind();
+        }
         let is_any = core.volume.state().garbage_count().is_ok_and(|count| count > 0);
         let used = core.volume.targets().all().into_iter().filter(|target| is_any && target.state() != State::Failed);
         for target in used {

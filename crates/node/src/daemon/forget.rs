@@ -48,7 +48,7 @@ pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String> {
         for _ in 0..2 {
             let state = core.volume.state().left_by(own).map_err(failed)?;
             let Some(state) = state else { break };
-            settle(core, nodes, state, &mut left).map_err(failed)?;
+            settle(core, state, &mut left).map_err(failed)?;
         }
         forget_jobs(core, own).map_err(failed)?;
         nodes.forget_draining(own).map_err(failed)?;
@@ -103,13 +103,13 @@ fn forget_jobs(core: &Core, own: &str) -> crate::Result<()> {
     known.map(|(key, _)| key).try_for_each(|key| state.record_remove(KNOWN_JOBS, &key).map(drop))
 }
 
-fn settle(core: &Core, nodes: &Nodes, state: std::sync::Arc<dyn State>, left: &mut SettledCounts) -> crate::Result<()> {
+fn settle(core: &Core, state: std::sync::Arc<dyn State>, left: &mut SettledCounts) -> crate::Result<()> {
     let mover = Mover::new(core.pool.clone(), state.clone(), None);
     mover.journal_copies_of_last_run()?;
     if !state.journal()?.is_empty() {
         let recovered = crash::settle_journal(&core.volume, &core.files, &mover, true)?;
         if recovered.to_search > 0 {
-            nodes.search_for_orphans_again();
+            core.pool.making.leave_behind();
         }
         left.moves += recovered.moves + recovered.to_search;
         left.objects += recovered.objects;

@@ -132,7 +132,7 @@ fn settle(
     let unclean = Unclean::begin(volume.state_dir());
     if crash::settle(volume, files, mover, nodes.is_none_or(|nodes| nodes.is_alone()))? > 0 {
         unclean.search();
-        nodes.into_iter().for_each(|nodes| nodes.search_for_orphans_again());
+        files.pool().making.leave_behind();
     }
     Ok(unclean)
 }

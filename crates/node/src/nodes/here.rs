@@ -10,17 +10,20 @@ const HERE: &str = "here.";
 impl Nodes {
     /// Records that a number has the volume. Repeated when the state store is back.
     pub(super) fn say_here(&self, node: Node) {
-        let said = self.state.record_put(RECORDS, &format!("{HERE}{}", node.0), self.info.own.as_bytes());
-        if let Err(error) = said {
+        if let Err(error) = self.put_here(node) {
             tracing::debug!("the presence of {node} could not be saved yet: {error}");
         }
     }
 
+    fn put_here(&self, node: Node) -> Result<()> {
+        self.state.record_put(RECORDS, &format!("{HERE}{}", node.0), self.info.own.as_bytes())
+    }
+
     /// Makes the leader search for orphans, even if it did so after the last life of this node. A number of that life
     /// is over, or its record still exists.
-    pub fn search_for_orphans_again(&self) {
+    pub fn search_for_orphans_again(&self) -> Result<()> {
         let over = self.membership.lock().last_over();
-        over.into_iter().for_each(|node| self.say_here(node));
+        over.map_or(Ok(()), |node| self.put_here(node))
     }
 
     /// Removes the record of a number once no work of it is half done.

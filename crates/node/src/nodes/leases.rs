@@ -244,6 +244,11 @@ impl Leases {
         Ok(over.into_iter().filter_map(read).collect())
     }
 
+    /// Whether a node that is over had that epoch.
+    pub fn is_of_over(&self, epoch: u32) -> bool {
+        self.of_over().is_ok_and(|over| over.iter().any(|(_, info)| info.epoch == epoch))
+    }
+
     /// Text of a node that is over.
     pub fn info_of_over(&self, node: Node) -> Option<Info> {
         let name = format!("{}.{OVER}", node.0);

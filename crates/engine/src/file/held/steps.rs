@@ -9,11 +9,11 @@ use crate::file::{BeingMade, File, NewObjects, Slot, View, target_error};
 use crate::{Error, Result};
 use meta::stub::{Pointer, Record};
 use object::target::{self, Pending, State, TargetError};
+use policy::TargetId;
 use policy::cluster::Node;
 use policy::cluster::share::Created;
 use policy::holders::node::{Event, Step};
 use policy::layout::{Layout, OPEN_END, Object, Placement, Segment, SegmentShape};
-use policy::{ObjectId, TargetId};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,28 @@ use std::time::Duration;
 /// Longest wait for operations on a file before another step has its turn.
 const DRAIN_MAX: Duration = Duration::from_millis(50);
 
-/// Layout whose objects beyond the size are new, for the publication after a settlement.
+/// Layout whose objects beyond the size are new, for the publication after a settlement. At the drop a record that was
+/// not seen may name these, unless the publication took them.
 pub(super) struct Sealed {
     /// Node and generation of the publication.
     by: (Node, u64),
     layout: Layout,
-    new: Vec<ObjectId>,
+    new: Vec<BeingMade>,
     /// Objects that lie beyond the size as a whole.
     old: Vec<Object>,
-    _making: Vec<BeingMade>,
+}
+
+impl Sealed {
+    #[cfg(test)]
+    pub fn new_objects(&self) -> impl Iterator<Item = policy::ObjectId> + '_ {
+        self.new.iter().map(BeingMade::object)
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        self.new.iter().for_each(BeingMade::doubt);
+    }
 }
 
 /// A publication by a number of this node.
@@ -270,16 +283,9 @@ impl File {
         // Objects that did not answer stay: they may have bytes that no other object shows.
         let sealed = if whole { self.seal(&view, (node, generation), size)? } else { None };
         let mut state = self.held.state.lock();
-        let stale = std::mem::replace(&mut state.sealed, sealed);
+        state.sealed = sealed;
         (state.change.settled, state.change.publishing) = (Some(generation), None);
-        drop(state);
-        self.doubt_sealed(stale);
         Ok(())
-    }
-
-    /// A record that was not seen may name the new objects.
-    fn doubt_sealed(&self, sealed: Option<Sealed>) {
-        sealed.iter().flat_map(|sealed| &sealed.new).for_each(|object| self.pool.making.doubt(*object));
     }
 
     /// Size of the file as its objects show it.
@@ -352,14 +358,11 @@ impl File {
         if parts.is_empty() {
             return Ok(None);
         }
-        let new: Vec<ObjectId> = parts.iter().flat_map(|(_, part)| &part.objects).map(|object| object.id).collect();
         let sealed = layout.seal(parts).map_err(Error::Invalid)?;
         let stays = |object: &Object| sealed.objects().any(|(_, of)| of.id == object.id);
         let old = layout.objects().map(|(_, object)| *object).filter(|object| !stays(object)).collect();
         made.sync()?;
-        let making = new.iter().map(|object| self.pool.making.begin(*object)).collect();
-        made.leave();
-        Ok(Some(Sealed { by, layout: sealed, new, old, _making: making }))
+        Ok(Some(Sealed { by, layout: sealed, new: made.leave(), old }))
     }
 
     /// Creates the record of a generation.
@@ -398,12 +401,10 @@ impl File {
         }
         drop(state);
         self.held.wake();
-        match sealed {
-            // No other node holds the file under the claim.
-            Some(Sealed { old, .. }) if made => {
-                old.iter().for_each(|object| self.pool.remove_object(object.target, object.id));
-            }
-            sealed => self.doubt_sealed(sealed),
+        // No other node holds the file under the claim.
+        if let Some(mut sealed) = sealed.filter(|_| made) {
+            sealed.new.clear();
+            sealed.old.iter().for_each(|object| self.pool.remove_object(object.target, object.id));
         }
         Ok(created.unwrap_or(Created::Exists { mine: false }))
     }
@@ -418,10 +419,9 @@ impl File {
             return Ok(record.clone());
         }
         let next = state.change.next.take().filter(|_| changed);
-        let stale = state.sealed.take_if(|of| !sealed || of.by != (node, generation));
+        drop(state.sealed.take_if(|of| !sealed || of.by != (node, generation)));
         let prepared = next.or_else(|| state.sealed.as_ref().map(|of| of.layout.clone()));
         drop(state);
-        self.doubt_sealed(stale);
         let layout = match prepared {
             None => self.base(generation - 1)?.layout,
             layout => layout,

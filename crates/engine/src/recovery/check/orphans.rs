@@ -196,9 +196,12 @@ impl Checker {
             return Ok(());
         }
         let cluster = self.files.pool().cluster.get();
-        let is_heard =
-            |epoch: u32| known.heard.contains(&epoch) || cluster.is_none_or(|c| !c.may_be_used_by_another(epoch));
-        orphans.retain(|orphan| !answered_for.contains(orphan) && is_heard(orphan.1.epoch()) && self.is_there(*orphan));
+        let mut unheard: BTreeSet<u32> = orphans.iter().map(|(_, object)| object.epoch()).collect();
+        unheard.retain(|epoch| {
+            !known.heard.contains(epoch) && cluster.is_some_and(|cluster| cluster.may_be_used_by_another(*epoch))
+        });
+        let is_unheard = |object: ObjectId| unheard.contains(&object.epoch());
+        orphans.retain(|of| !answered_for.contains(of) && !is_unheard(of.1) && self.is_there(*of));
         self.note_orphans(found, orphans, options)
     }
 

@@ -53,6 +53,7 @@ fn few_names_stay_and_many_become_one_without_a_number_that_is_forgotten_or_give
         assert_eq!(listing.over, (1..=64).map(Node).collect::<Vec<_>>());
         assert_eq!((listing.last, listing.leases.len()), (Some(next), 1));
         assert_eq!(leases.of_over().unwrap().len(), 64, "what they said of themselves is still known");
+        assert!(leases.is_of_over(1) && !leases.is_of_over(2));
     }
 }
 

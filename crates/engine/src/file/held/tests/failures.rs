@@ -2,8 +2,10 @@
 
 use super::super::steps::Publication;
 use super::*;
+use crate::file::NewObjects;
 use meta::stub::Record;
 use object::target::{Order, Reach};
+use policy::layout::Object;
 
 /// [S-204]
 #[test]
@@ -316,4 +318,51 @@ fn a_right_that_was_overtaken_loads_no_older_layout() {
     a.file.follow(&overtaken, Use::Read).expect("the newer one stays");
     assert_eq!(a.file.layout(), layout);
     assert!(a.bytes() == b.bytes());
+}
+
+/// [S-213]
+#[test]
+fn objects_of_a_settlement_count_as_under_construction_until_their_record_is_there() {
+    let is_seen = (1..60).any(|nth| {
+        let (world, a, b) = two();
+        a.writes(0, 1, 20_000);
+        *a.member.standing.lock() = Standing::Lost;
+        world.shared.end(Node(1));
+        world.stub.lose_answers(nth, 20);
+        let mut is_seen = false;
+        std::thread::scope(|scope| {
+            let refreshed = scope.spawn(|| b.file.refresh());
+            while !refreshed.is_finished() {
+                let state = b.file.held.state.lock();
+                if let Some(sealed) = &state.sealed {
+                    let making = b.file.pool().making.objects(None);
+                    assert!(sealed.new_objects().all(|object| making.contains(&object)));
+                    is_seen = true;
+                }
+                drop(state);
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        });
+        is_seen
+    });
+    assert!(is_seen, "no settlement waited for its record");
+}
+
+/// [S-213]
+#[test]
+fn the_leader_has_to_search_for_objects_that_were_made_under_an_earlier_number() {
+    let (world, a, _b) = two();
+    let pool = a.file.pool();
+    let make = || {
+        let mut made = NewObjects::new(pool);
+        made.make(&Object::whole(pool.next_object(), TargetId(0))).unwrap();
+        made
+    };
+    drop(make());
+    assert!(!pool.making.take_left_behind(), "this node removes its own");
+    let made = make();
+    world.shared.end(Node(1));
+    a.joins_again(3);
+    drop(made);
+    assert!(pool.making.take_left_behind() && !pool.making.take_left_behind());
 }
