@@ -3,7 +3,6 @@
 use super::Mover;
 use crate::file::File;
 use crate::{Error, Result};
-use object::target::State;
 use policy::TargetId;
 use policy::layout::Reason;
 use std::sync::Arc;
@@ -30,7 +29,8 @@ const ROUND_WAIT: Duration = Duration::from_secs(1);
 
 impl Mover {
     /// Moves everything off a target and collects its garbage. Busy files are retried, round by round, until none is
-    /// left or the mover is stopped. The target should be draining, so that it gets no new objects.
+    /// left or the mover is stopped. The target should be draining, so that it gets no new objects. `report` gets the
+    /// progress after each file, and returns whether the target is still to be emptied.
     ///
     /// # Errors
     /// The first failure other than `Busy` that remains after a whole round without a move.
@@ -38,7 +38,7 @@ impl Mover {
         &self,
         target: TargetId,
         mut walk: impl FnMut() -> Result<Walk<'a>>,
-        mut report: impl FnMut(&DrainProgress),
+        mut report: impl FnMut(&DrainProgress) -> bool,
     ) -> Result<DrainProgress> {
         let mut progress = DrainProgress::default();
         loop {
@@ -66,7 +66,7 @@ impl Mover {
         target: TargetId,
         walk: Walk<'_>,
         progress: &mut DrainProgress,
-        report: &mut impl FnMut(&DrainProgress),
+        report: &mut impl FnMut(&DrainProgress) -> bool,
     ) -> Result<Option<Error>> {
         (progress.left, progress.busy) = (0, 0);
         let mut failure = None;
@@ -96,12 +96,11 @@ impl Mover {
                     failure.get_or_insert(e);
                 }
             }
-            report(progress);
+            if !report(progress) {
+                return Err(Error::Busy("the target was restored".into()));
+            }
             if *self.stopped.lock() {
                 return Err(Error::Busy("the mover is stopped".into()));
-            }
-            if self.pool.targets.get(target).is_some_and(|target| target.state() == State::Ok) {
-                return Err(Error::Busy("the target was restored".into()));
             }
         }
         Ok(failure)

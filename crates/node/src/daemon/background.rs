@@ -151,8 +151,12 @@ impl Background {
 
     /// Empties a target.
     pub(super) fn run_drain(&self, core: &Core, target: TargetId) {
+        let is_in = |state| core.volume.targets().get(target).is_some_and(|target| target.state() == state);
+        let mut is_restored = false;
         let report = |progress: &DrainProgress| {
             self.drains.lock().insert(target, *progress);
+            is_restored = is_in(State::Ok);
+            !is_restored
         };
         let drained = core.mover.drain(target, || walk(&core.volume, &core.files), report);
         let name = core.volume.targets().name_of(target);
@@ -165,6 +169,10 @@ impl Background {
         };
         self.events.record(events::Event { target: Some(name), ..event });
         self.drains.lock().remove(&target);
+        // An order in between found this drain under way.
+        if is_restored && is_in(State::Draining) {
+            self.drain(target);
+        }
     }
 
     /// Empties a target, unless that is already under way, and waits for the end. `look` gets the progress and returns
