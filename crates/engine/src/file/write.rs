@@ -122,8 +122,8 @@ impl File {
 
     /// As `append`, where other nodes may append: only an exclusive claim shows the current end.
     ///
-    /// The file grows in one step, right after a look at the lease. If the lease was lost before, nothing was appended.
-    /// If it was lost after, the bytes are there, since no other node could move them before.
+    /// If the lease was lost after the bytes were written, another node may have settled the size from the objects: the
+    /// file may have the bytes by then.
     fn append_alone(self: &Arc<Self>, data: &[u8]) -> Result<u64> {
         let (mut refused, mut grew_at) = (Refused::default(), None);
         loop {
@@ -150,14 +150,13 @@ impl File {
                     Err(error) if refused.add(&error) => Obstacle::Refused(error),
                     written => {
                         self.forget(offset, data.len() as u64);
-                        grew_at = Some(offset).filter(|_| view.layout.is_none());
+                        grew_at = Some(offset);
                         if !alone.holds()? {
                             self.tail_clean.store(false, Ordering::Release); // the landed bytes lie beyond the end
                             continue;
                         }
                         written?;
                         self.extend_to(end)?;
-                        grew_at = Some(offset);
                         if alone.holds()? {
                             self.was_modified();
                             return Ok(offset);

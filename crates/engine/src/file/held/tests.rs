@@ -78,6 +78,8 @@ struct Member {
     apart: AtomicBool,
     /// Locks of this node exclude other nodes.
     reach: AtomicBool,
+    /// Looks at the lease until it lapses.
+    looks: Mutex<Option<u32>>,
     /// Requests until answers are lost, and the number of lost ones.
     loses: Mutex<(u64, u64)>,
 }
@@ -98,7 +100,16 @@ impl Cluster for Member {
     }
 
     fn standing(&self, node: Node) -> Standing {
-        if node == self.node() { *self.standing.lock() } else { Standing::Lost }
+        if node != self.node() {
+            return Standing::Lost;
+        }
+        let (mut standing, mut looks) = (self.standing.lock(), self.looks.lock());
+        match &mut *looks {
+            Some(0) => (*standing, *looks) = (Standing::Lapsed, None),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        *standing
     }
 
     fn is_over(&self, node: Node) -> bool {
@@ -232,6 +243,7 @@ impl World {
             shared: self.shared.clone(),
             apart: AtomicBool::new(false),
             reach: AtomicBool::new(true),
+            looks: Mutex::new(None),
             loses: Mutex::default(),
         });
         self.shared.members.lock().insert(Node(number));

@@ -366,3 +366,29 @@ fn the_leader_has_to_search_for_objects_that_were_made_under_an_earlier_number()
     drop(made);
     assert!(pool.making.take_left_behind() && !pool.making.take_left_behind());
 }
+
+/// [S-204]
+#[test]
+fn an_append_that_another_node_settled_is_not_repeated() {
+    for looks in 0..12 {
+        let (world, a, b) = two();
+        a.writes(0, 1, 20_000);
+        *a.member.looks.lock() = Some(looks);
+        let appended = std::thread::scope(|scope| {
+            let append = scope.spawn(|| a.file.append(&[2; 10_000]));
+            while !append.is_finished() {
+                if *a.member.standing.lock() == Standing::Lapsed {
+                    *a.member.standing.lock() = Standing::Lost;
+                    world.shared.end(Node(1));
+                    b.file.refresh().unwrap();
+                    a.joins_again(3);
+                }
+                std::thread::yield_now();
+            }
+            append.join().unwrap()
+        });
+        assert_eq!(appended.unwrap(), 20_000);
+        *a.member.looks.lock() = None;
+        assert!(b.bytes() == expected(&[(1, 20_000), (2, 10_000)]), "{looks} looks");
+    }
+}
