@@ -284,7 +284,9 @@ fn a_node_that_crashes() {
 fn a_node_that_crashes_and_another_that_does_not_reach_its_objects() {
     holds(1, [&[LATER], &[MOVE], &[]], Faults { crashes: 1, unreached: 1, ..NONE });
     holds(1, [&[LONGER], &[OTHER, READ_1], &[]], Faults { crashes: 1, unreached: 1, ..NONE });
-    deep(1, [&[LATER], &[READ_1], &[APPEND]], Faults { crashes: 1, unreached: 1, ..NONE });
+    deep(1, [&[LATER], &[READ_1], &[]], Faults { crashes: 1, unreached: 2, ..NONE });
+    deep(1, [&[LATER], &[APPEND, READ_1], &[]], Faults { crashes: 1, unreached: 1, ..NONE });
+    deep(1, [&[LATER], &[READ_1], &[READ_1]], Faults { crashes: 1, unreached: 1, ..NONE });
 }
 
 #[test]
