@@ -259,8 +259,10 @@ impl Nodes {
     /// Leaves the membership at once, and ends.
     pub fn leave(&self) {
         self.holds().iter().for_each(|holds| holds.stop());
+        // Before the number is over: another node would list this one as dead.
+        let left = self.say_left();
         Keeper::leave(self);
-        if let Err(error) = self.say_left().and_then(|()| self.see_off(self.me_now())) {
+        if let Err(error) = left.and_then(|()| self.see_off(self.me_now())) {
             tracing::debug!("another node will search for objects of this node, which left none: {error}");
         }
         self.links.stop();
