@@ -425,25 +425,6 @@ fn a_truncation_is_seen_at_once_and_cut_bytes_stay_away() {
     assert_eq!(world.stub.cut_to().unwrap(), None);
 }
 
-/// [S-202]
-#[test]
-fn appends_of_two_nodes_are_whole_and_in_some_order() {
-    let (_world, a, b) = two();
-    std::thread::scope(|scope| {
-        for (one, byte) in [(&a, 1), (&b, 2)] {
-            scope.spawn(move || {
-                for _ in 0..20 {
-                    one.file.append(&[byte; 100]).expect("appends");
-                }
-            });
-        }
-    });
-    let bytes = a.bytes();
-    assert_eq!(bytes.len(), 4000);
-    assert!(bytes.chunks(100).all(|piece| piece.iter().all(|byte| *byte == piece[0])));
-    assert_eq!(bytes.iter().filter(|byte| **byte == 1).count(), 2000);
-}
-
 /// [S-204]
 #[test]
 fn a_held_file_takes_no_request_and_no_call_for_an_operation() {
