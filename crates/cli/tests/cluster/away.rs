@@ -5,7 +5,7 @@ use crate::ceph;
 use crate::hosts::{LOCAL, hosts};
 use crate::random::seed;
 use crate::real::{code, err, noise, out, until_within};
-use crate::volume::{Node, PATIENT, Shared, State, are_in_order, is_well, leading};
+use crate::volume::{Node, PATIENT, Shared, State, are_in_order, is_well, leading, logs};
 use crate::writers::Writers;
 use std::time::{Duration, Instant};
 
@@ -99,9 +99,8 @@ fn all_see(nodes: &[Node<'_>], target: &str, state: &str) {
     let began = Instant::now();
     while !is_right() {
         if began.elapsed() > Duration::from_secs(30) {
-            let logs: String = nodes.iter().map(Node::log).collect();
             let shown: Vec<_> = nodes.iter().map(|node| seen(node, target)).collect();
-            panic!("all have the order that {target} is {state} and keep none: {shown:?}\n{logs}");
+            panic!("all have the order that {target} is {state} and keep none: {shown:?}\n{}", logs(nodes));
         }
         std::thread::sleep(Duration::from_millis(50));
     }

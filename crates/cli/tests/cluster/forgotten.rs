@@ -35,16 +35,6 @@ fn frozen_in_a_move<'a>(hosts: &Hosts, node: &'a Node<'a>) -> Frozen<'a> {
     unreachable!("the loop ends with a move or a panic")
 }
 
-/// Waits until nodes list one as dead.
-fn list_as_dead(nodes: &[&Node<'_>], name: &str) {
-    let began = Instant::now();
-    while !nodes.iter().all(|node| node.dead() == [name]) {
-        let listed = || nodes.iter().map(|node| format!("{:?}\n{}\n", node.hosts(), node.log())).collect::<String>();
-        assert!(began.elapsed() < Duration::from_secs(30), "{name} is not listed as dead: {}", listed());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn settled(done: &std::process::Output) -> usize {
     assert_eq!(code(done), 0, "{}", err(done));
     let said = String::from_utf8_lossy(&done.stdout);
@@ -73,7 +63,7 @@ fn what_a_node_left_that_will_not_come_back_is_settled_by_another() {
             lost.kill(&frozen.pid);
         }
         until_within(30, "it is over", || both.iter().all(|node| node.hosts().len() == 2));
-        list_as_dead(&both, &name);
+        until_within(30, "it is listed as dead", || both.iter().all(|node| node.dead() == [name.clone()]));
         let shown = asked.run(&["node", "list"]);
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         assert!(shown.contains(&format!("`entrepot node forget {name}`")), "{shown}");
@@ -104,7 +94,7 @@ fn what_a_node_left_that_will_not_come_back_is_settled_by_another() {
     let frozen = first.freeze();
     first.kill(&frozen.pid);
     drop(frozen);
-    list_as_dead(&[&nodes[1], &nodes[2]], &first.name());
+    until_within(30, "it is listed as dead", || others.iter().all(|node| node.dead() == [first.name()]));
     first.up();
     until_within(30, "it is back", || others.iter().all(|node| node.hosts().len() == 3));
     assert!(others.iter().all(|node| node.dead().is_empty()), "it is back");

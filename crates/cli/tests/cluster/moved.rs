@@ -3,7 +3,7 @@
 
 use crate::hosts::hosts;
 use crate::random::{Random, seed};
-use crate::volume::{Node, Shared, TARGETS, are_in_order};
+use crate::volume::{Shared, TARGETS, are_in_order, logs};
 use crate::writers::Writers;
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,7 @@ fn a_file_that_moves_under_writers_on_all_nodes_keeps_every_byte() {
     }
     for report in writers.stop() {
         assert!(report.errors.is_empty(), "{:?}", report.errors);
-        let logs = || nodes.iter().map(Node::log).collect::<String>();
-        assert!(report.writes > 20, "only {} writes\n{}", report.writes, logs());
+        assert!(report.writes > 20, "only {} writes\n{}", report.writes, logs(&nodes));
     }
     are_in_order(&nodes);
 }

@@ -5,7 +5,7 @@ use crate::agent::{Agent, Call};
 use crate::audit::{self, Objects};
 use crate::hosts::hosts;
 use crate::real::noise;
-use crate::volume::{NODES, Node, Shared, are_in_order};
+use crate::volume::{NODES, Node, Shared, are_in_order, logs};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde_json::json;
@@ -135,7 +135,6 @@ fn objects_go(nodes: &[Node<'_>], before: &Objects) {
     while left() > 0 && began.elapsed().as_secs() < 60 {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    let logs: String = nodes.iter().map(|node| node.log()).collect();
-    assert_eq!(left(), 0, "objects of removed files are there: {logs}");
+    assert_eq!(left(), 0, "objects of removed files are there: {}", logs(nodes));
     are_in_order(nodes);
 }

@@ -7,7 +7,7 @@ use crate::agent::{Agent, Call};
 use crate::hosts::hosts;
 use crate::saves::{How, Orders, Report};
 use crate::soak::wanted;
-use crate::volume::{Node, Shared, are_in_order};
+use crate::volume::{Node, Shared, are_in_order, logs};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_secs(3);
@@ -48,16 +48,15 @@ fn readers_find_a_file_that_is_only_ever_replaced() {
     let all = [How::Replaced(50_000), How::Truncated(3000), How::Replaced(100), How::Truncated(200_000)];
     for how in all.into_iter().take(if wanted().is_some() { 4 } else { 2 }) {
         let reports = run(&nodes, how);
-        let logs = || nodes.iter().map(Node::log).collect::<String>();
         // GlusterFS may refuse a rename beside lookups.
         println!("{how:?}: written {} times, errors {:?}", reports[0].done, reports[0].errors);
-        assert!(reports[0].done > 0, "{:?}\n{}", reports[0].errors, logs());
+        assert!(reports[0].done > 0, "{:?}\n{}", reports[0].errors, logs(&nodes));
         for read in &reports[1..] {
             println!("{how:?}: {} loads, errors {:?}", read.done, read.errors);
-            assert!(read.wrong.is_empty(), "{how:?}: {:?}\n{}", read.wrong, logs());
+            assert!(read.wrong.is_empty(), "{how:?}: {:?}\n{}", read.wrong, logs(&nodes));
             // On a loaded machine the file system may report a name absent for longer than it is looked up again.
             let errors: u64 = read.errors.values().sum();
-            assert!(read.done > 0 && errors <= 3 + read.done / 20, "{how:?}: {:?}\n{}", read.errors, logs());
+            assert!(read.done > 0 && errors <= 3 + read.done / 20, "{how:?}: {:?}\n{}", read.errors, logs(&nodes));
         }
     }
     are_in_order(&nodes);

@@ -10,7 +10,7 @@ use crate::agent::Agent;
 use crate::hosts::{Hosts, USER, hosts};
 use crate::random::{Random, seed};
 use crate::real::{err, until_within};
-use crate::volume::{NODES, Node, Shared, TARGETS, are_in_order, is_well};
+use crate::volume::{NODES, Node, Shared, TARGETS, are_in_order, is_well, logs};
 use crate::writers::Writers;
 use crate::{audit, ceph, gluster};
 use clap::ValueEnum;
@@ -35,7 +35,7 @@ pub fn wanted() -> Option<Duration> {
 }
 
 /// Disturbance of the nodes, or of what connects them.
-#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Kind {
     Drained,
     Frozen,
@@ -228,7 +228,7 @@ fn what_was_acknowledged_stays_whatever_happens_to_nodes() {
         }
     }
     let wrong = world.wrong.lock().expect("whole").join("\n");
-    assert!(wrong.is_empty(), "seed {seed}:\n{wrong}\n{}", nodes.iter().map(Node::log).collect::<String>());
+    assert!(wrong.is_empty(), "seed {seed}:\n{wrong}\n{}", logs(&nodes));
     writers.stop();
     let mut names: Vec<String> = world.files.iter().map(|file| file.lock().expect("whole").name().to_owned()).collect();
     names.sort();

@@ -113,6 +113,11 @@ pub fn leading(nodes: &[Node<'_>]) -> usize {
     led.expect("one leads")
 }
 
+/// The logs of all nodes, one after the other.
+pub fn logs(nodes: &[Node<'_>]) -> String {
+    nodes.iter().map(|node| format!("host {}:\n{}\n", node.host.number, node.log())).collect()
+}
+
 /// Checks on all nodes together that nothing is lost, half done or left over.
 pub fn are_in_order(nodes: &[Node<'_>]) {
     let mut found = Value::Null;
@@ -124,9 +129,7 @@ pub fn are_in_order(nodes: &[Node<'_>]) {
     };
     let began = std::time::Instant::now();
     while !in_order() {
-        let logs =
-            || nodes.iter().map(|node| format!("host {}:\n{}\n", node.host.number, node.log())).collect::<String>();
-        assert!(began.elapsed().as_secs() < 30, "by host {}: {found:#}\n{}", asked.host.number, logs());
+        assert!(began.elapsed().as_secs() < 30, "by host {}: {found:#}\n{}", asked.host.number, logs(nodes));
     }
 }
 

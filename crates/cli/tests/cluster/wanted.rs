@@ -2,7 +2,7 @@
 
 use crate::hosts::hosts;
 use crate::real::{noise, out, until};
-use crate::volume::{Node, Shared, are_in_order};
+use crate::volume::{Node, Shared, are_in_order, logs};
 use crate::web::Web;
 use std::fs::File;
 use std::ops::Range;
@@ -81,8 +81,7 @@ fn what_all_nodes_want_of_a_failed_target_is_fetched_once() {
         let check = ["check", &format!("{}/{file}", nodes[0].at)];
         let (began, mut found) = (std::time::Instant::now(), nodes[0].run(&check));
         while !found.status.success() {
-            let logs = || nodes.iter().map(Node::log).collect::<String>();
-            assert!(began.elapsed().as_secs() < 60, "the object is not whole: {}{}", out(&found), logs());
+            assert!(began.elapsed().as_secs() < 60, "the object is not whole: {}{}", out(&found), logs(&nodes));
             found = nodes[0].run(&check);
         }
         let mut asked = web.asked();
