@@ -9,7 +9,7 @@ use crate::Result;
 use meta::records;
 use policy::cluster::Node;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const LAST: &str = "last.";
 
@@ -37,14 +37,20 @@ impl Nodes {
 
     /// Records numbers as dead that are over and did not leave in order.
     pub fn note_dead(&self, numbers: &[Node]) -> Result<()> {
-        for node in numbers {
-            let Some(info) = self.leases.info_of_over(*node) else { continue };
+        self.unrecorded(numbers)?.iter().try_for_each(|(own, last)| self.put_last(own, last))
+    }
+
+    /// Ends of lives by numbers that are over, of nodes without a record of a later one. Each node's last one is last.
+    fn unrecorded(&self, numbers: &[Node]) -> Result<Vec<(String, Last)>> {
+        let mut ends = Vec::new();
+        for node in numbers.iter().copied().collect::<BTreeSet<_>>() {
+            let Some(info) = self.leases.info_of_over(node) else { continue };
             let known: Option<Last> = records::get(&*self.state, RECORDS, &key(&info.own))?;
             if known.is_none_or(|last| last.node < node.0) {
-                self.put_last(&info.own.clone(), &Last { node: node.0, died: Some(info) })?;
+                ends.push((info.own.clone(), Last { node: node.0, died: Some(info) }));
             }
         }
-        Ok(())
+        Ok(ends)
     }
 
     /// Dead nodes that neither came back nor were forgotten, also those that the leader has not recorded so far.
@@ -55,12 +61,7 @@ impl Nodes {
             Some((key.strip_prefix(LAST)?.to_owned(), serde_json::from_slice::<Last>(&bytes).ok()?))
         });
         let mut lives: BTreeMap<String, Last> = records.collect();
-        for node in self.not_seen_off()? {
-            let Some(info) = self.leases.info_of_over(node) else { continue };
-            if lives.get(&info.own).is_none_or(|last| last.node < node.0) {
-                lives.insert(info.own.clone(), Last { node: node.0, died: Some(info) });
-            }
-        }
+        lives.extend(self.unrecorded(&self.not_seen_off()?)?);
         let died = |last: Last| Some((Node(last.node), last.died?));
         let mut dead: Vec<(Node, Info)> =
             lives.into_values().filter_map(died).filter(|(_, info)| !alive.contains(&info.own)).collect();
